@@ -1,0 +1,2 @@
+//! The `busyhour` binary.
+fn main() {}
