@@ -1,4 +1,10 @@
 //! The SIP roles: sans-IO state machines that run unchanged over real sockets and in the simulator.
 #![forbid(unsafe_code)]
 
+pub mod auth;
+pub mod balancer;
+pub mod location;
+pub mod proxy;
+pub mod registrar;
+pub mod transactions;
 pub mod ua;
