@@ -27,6 +27,19 @@ impl DataDir {
         }
     }
 
+    /// The directory at `path` that a cluster or `user add` has been using: nothing is created, so that a mistyped path is
+    /// an error and not an empty cluster.
+    pub fn existing(path: impl Into<PathBuf>) -> Result<Self, DataDirError> {
+        let data = DataDir { path: path.into() };
+        match fs::metadata(data.subscribers_path()) {
+            Ok(_) => Ok(data),
+            Err(source) if source.kind() == io::ErrorKind::NotFound => {
+                Err(DataDirError::Empty { path: data.path })
+            }
+            Err(source) => Err(DataDirError::Inaccessible { path: data.subscribers_path(), source }),
+        }
+    }
+
     /// Where the directory is.
     pub fn path(&self) -> &Path {
         &self.path
@@ -103,6 +116,11 @@ pub enum DataDirError {
         /// What was meant to be the data directory.
         path: PathBuf,
     },
+    /// There is no subscriber database at the path, nor perhaps a directory.
+    Empty {
+        /// What was meant to be the data directory.
+        path: PathBuf,
+    },
     /// The operating system refuses the directory or the lock file in it.
     Inaccessible {
         /// The directory or file that is refused.
@@ -126,6 +144,11 @@ impl fmt::Display for DataDirError {
             DataDirError::NotADirectory { path } => {
                 write!(f, "{} is not a directory: choose another data directory with --data", path.display())
             }
+            DataDirError::Empty { path } => write!(
+                f,
+                "there are no subscribers in {} yet: add one with `busyhour user add`, or name another data directory with --data",
+                path.display()
+            ),
             DataDirError::Inaccessible { path, source } => write!(
                 f,
                 "cannot use {}: {source}: give this user read and write access to it, or choose another data directory with --data",
@@ -139,7 +162,9 @@ impl std::error::Error for DataDirError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             DataDirError::Inaccessible { source, .. } => Some(source),
-            DataDirError::InUse { .. } | DataDirError::NotADirectory { .. } => None,
+            DataDirError::InUse { .. } | DataDirError::NotADirectory { .. } | DataDirError::Empty { .. } => {
+                None
+            }
         }
     }
 }
@@ -188,6 +213,22 @@ mod tests {
             message,
             format!("{} is not a directory: choose another data directory with --data", path.display())
         );
+    }
+
+    #[test]
+    fn looking_creates_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("typo");
+        let message = DataDir::existing(&path).unwrap_err().to_string();
+        assert!(
+            message.starts_with(&format!("there are no subscribers in {} yet", path.display())),
+            "{message}"
+        );
+        assert!(!path.exists());
+        let data = DataDir::open(&path).unwrap();
+        assert!(DataDir::existing(&path).is_err());
+        crate::subscribers::SubscriberStore::open(&data).unwrap();
+        assert_eq!(DataDir::existing(&path).unwrap(), data);
     }
 
     #[test]

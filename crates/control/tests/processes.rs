@@ -3,7 +3,7 @@
 //! `main`, which takes the child's part when its first argument is `child`.
 
 // The acknowledgements of a child are lines on its standard output.
-#![allow(clippy::print_stdout)]
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
@@ -153,8 +153,9 @@ fn lock_elsewhere(data: &Path) -> Other {
 }
 
 fn assert_refused_by(data: &DataDir, pid: u32) {
-    match data.lock_exclusive().unwrap_err() {
-        DataDirError::InUse { holder_pid, .. } => assert_eq!(holder_pid, Some(pid)),
-        other => panic!("refused for another reason: {other}"),
-    }
+    let refusal = data.lock_exclusive().map(drop);
+    assert!(
+        matches!(refusal, Err(DataDirError::InUse { holder_pid: Some(holder), .. }) if holder == pid),
+        "{refusal:?}"
+    );
 }
