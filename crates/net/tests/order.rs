@@ -33,9 +33,10 @@ fn no_message_leaves_before_the_events_of_its_input() {
     let mut node = Echo::new(to);
     node.copies = COPIES;
     let inbox = Inbox::new(4).unwrap();
-    let ((held, _is_held), (release, released)) = (channel(), channel());
+    let (release, released) = channel();
     // Held, the worker finds several datagrams in one batch.
-    inbox.commander().command(Order::Hold { held, release: released }).unwrap();
+    let hold = move || released.recv_timeout(PATIENCE).unwrap();
+    inbox.commander().command(Order::Run(Box::new(hold))).unwrap();
     let worker =
         Worker::spawn_with("order", socket, node, Clock::start(), on_event, inbox, &options).unwrap();
     for n in 0..COUNT {
@@ -73,6 +74,33 @@ fn commands_are_handled_before_the_messages_of_the_batch() {
     let seen: Vec<Event> = events.try_iter().collect();
     assert_eq!(seen[..10], (0..10).map(Event::Noted).collect::<Vec<_>>());
     assert!(matches!(seen[10], Event::Got(..)) && seen.len() == 11);
+    worker.join();
+}
+
+/// The channel is drained after the batch was received, not before: what was ordered before a datagram of the batch was
+/// sent has been handled when the datagram is. With room for one command the worker takes one a turn, so what the first
+/// command does happens between two drains.
+#[test]
+fn commands_are_drained_after_the_batch_is_received() {
+    let (socket, options) = (open("127.0.0.1:0"), WorkerOptions::default());
+    let to = socket.local_addr();
+    let asker = peer("127.0.0.1:0");
+    let sender = asker.try_clone().unwrap();
+    let inbox = Inbox::new(1).unwrap();
+    let commander = inbox.commander();
+    let command_then_send = move || {
+        commander.command(Order::Note(1)).unwrap();
+        sender.send_to(b"a message", to).unwrap();
+    };
+    inbox.commander().command(Order::Run(Box::new(command_then_send))).unwrap();
+    let (sender, events) = channel();
+    let on_event = move |_, event| sender.send(event).unwrap();
+    let worker =
+        Worker::spawn_with("order", socket, Echo::new(to), Clock::start(), on_event, inbox, &options)
+            .unwrap();
+    assert_eq!(receive(&asker).0, b"a message");
+    let seen: Vec<Event> = events.try_iter().collect();
+    assert!(matches!(seen[..], [Event::Noted(1), Event::Got(..)]), "{seen:?}");
     worker.join();
 }
 

@@ -23,11 +23,8 @@ pub(crate) enum Order {
         to: SocketAddr,
         count: u32,
     },
-    /// Say so, then do nothing until the other end of the channel says so.
-    Hold {
-        held: Sender<()>,
-        release: Receiver<()>,
-    },
+    /// Do this on the worker's thread.
+    Run(Box<dyn FnOnce() + Send>),
     Panic,
 }
 
@@ -80,10 +77,7 @@ impl Node for Echo {
                 let refused = (0..count).filter(|n| out.send_bytes(flow, &n.to_be_bytes()).is_err()).count();
                 self.events.push_back(Event::Flooded { refused: refused as u32 });
             }
-            Order::Hold { held, release } => {
-                held.send(()).expect("somebody waits");
-                release.recv_timeout(PATIENCE).expect("released");
-            }
+            Order::Run(task) => task(),
             Order::Panic => panic!("as ordered"),
         }
     }
@@ -116,7 +110,11 @@ impl Running {
     /// Keeps the worker busy until the returned sender is used; it is busy when this returns.
     pub(crate) fn hold(&self) -> Sender<()> {
         let ((held, is_held), (release, released)) = (channel(), channel());
-        self.worker.command(Order::Hold { held, release: released }).unwrap();
+        let task = move || {
+            held.send(()).unwrap();
+            released.recv_timeout(PATIENCE).expect("released");
+        };
+        self.worker.command(Order::Run(Box::new(task))).unwrap();
         is_held.recv_timeout(PATIENCE).expect("held");
         release
     }
