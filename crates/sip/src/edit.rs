@@ -169,6 +169,19 @@ impl<'a, 'm> Edits<'a, 'm> {
         }
     }
 
+    /// Adds a whole header line, its line end included, after all others.
+    pub fn add_line(&mut self, line: &[u8]) {
+        let at = self.message.headers_end();
+        self.splice(at, at, &[line]);
+    }
+
+    /// Replaces a parameter (name and value) of a header value by other text.
+    pub fn replace_param(&mut self, param: &crate::value::Param<'_>, text: &[&[u8]]) {
+        let start = self.message.range_of(param.name).start;
+        let end = self.message.range_of(param.value.unwrap_or(param.name)).end;
+        self.splice(start, end, text);
+    }
+
     /// Removes one header line.
     pub fn remove_line(&mut self, header: &crate::Header) {
         self.splice(header.start as usize, header.end as usize, &[]);
