@@ -1,2 +1,53 @@
-//! The `busyhour` binary.
-fn main() {}
+//! The `busyhour` binary: the command line, the configuration, and the wiring of everything else.
+
+mod cli;
+#[allow(dead_code, reason = "`up` reads the configuration; it does not exist yet")]
+mod config;
+mod failure;
+mod lab;
+mod mistake;
+mod units;
+mod up;
+mod user;
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::cli::{Cli, Command, ConfigCommand};
+use crate::config::{CONFIG_VARIABLE, Given, Loaded, SourceFile};
+use crate::failure::Failure;
+use crate::mistake::Mistake;
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command, &mut io::stdout()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !matches!(failure, Failure::OutputClosed) {
+                eprintln!("error: {failure}");
+            }
+            failure.exit_code()
+        }
+    }
+}
+
+fn run(command: Command, out: &mut impl Write) -> Result<(), Failure> {
+    match command {
+        Command::Up(args) => up::run(&args),
+        Command::User(command) => user::run(command, out),
+        Command::Lab(command) => lab::run(command),
+        Command::Config(ConfigCommand::Check { file, cluster }) => {
+            let file = file.as_deref().or(cluster.base.config.as_deref());
+            load_config(file, &cluster.given())?.write_effective(out).map_err(Failure::of_output)
+        }
+    }
+}
+
+/// The configuration from the file (or the one that BUSYHOUR_CONFIG names), the environment and the flags.
+pub(crate) fn load_config(file: Option<&Path>, flags: &[Given]) -> Result<Loaded, Mistake> {
+    let named = std::env::var_os(CONFIG_VARIABLE).filter(|name| !name.is_empty());
+    let file = file.or(named.as_deref().map(Path::new)).map(SourceFile::read).transpose()?;
+    config::load(file.as_ref(), std::env::vars_os(), flags)
+}

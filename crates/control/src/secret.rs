@@ -1,9 +1,8 @@
-//! What must not leak: passwords, HA1 values, the cluster's secret. None of them shows its content in `Debug`.
+//! What must not leak: passwords and the cluster's secret. Neither shows its content in `Debug`.
 
 use std::fmt;
 
-use md5::{Digest, Md5};
-use sha2::Sha256;
+use busyhour_sip::value::Ha1;
 
 use crate::subscribers::{BadInput, Domain, UserName};
 
@@ -31,43 +30,16 @@ impl Password {
         }
         Ok(Password(text.into()))
     }
+
+    /// What is stored of the password: the credentials of `user` in `realm` (RFC 7616 section 3.4.2, RFC 8760).
+    pub fn ha1(&self, user: &UserName, realm: &Domain) -> Ha1 {
+        Ha1::of(user.as_str(), realm.as_str(), &self.0)
+    }
 }
 
 impl fmt::Debug for Password {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Password(…)")
-    }
-}
-
-/// A subscriber's digest credentials: HA1 = H(username ":" realm ":" password) for both algorithms that the cluster
-/// offers (RFC 7616 section 3.4.2, RFC 8760). Raw digests; the digest computation takes them in lower-case hexadecimal.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Ha1 {
-    /// With algorithm MD5.
-    pub md5: [u8; 16],
-    /// With algorithm SHA-256.
-    pub sha256: [u8; 32],
-}
-
-impl Ha1 {
-    /// The credentials of `user` in `realm` with this password.
-    pub fn new(user: &UserName, realm: &Domain, password: &Password) -> Self {
-        let parts = [user.as_str(), ":", realm.as_str(), ":", &password.0];
-        Ha1 { md5: digest::<Md5>(parts).into(), sha256: digest::<Sha256>(parts).into() }
-    }
-}
-
-fn digest<D: Digest>(parts: [&str; 5]) -> md5::digest::Output<D> {
-    let mut hash = D::new();
-    for part in parts {
-        hash.update(part);
-    }
-    hash.finalize()
-}
-
-impl fmt::Debug for Ha1 {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Ha1(…)")
     }
 }
 
@@ -110,11 +82,9 @@ mod tests {
     }
 
     fn ha1(user: &str, realm: &str, password: &str) -> Ha1 {
-        Ha1::new(
-            &UserName::parse(user).unwrap(),
-            &Domain::parse(realm).unwrap(),
-            &Password::parse(password).unwrap(),
-        )
+        Password::parse(password)
+            .unwrap()
+            .ha1(&UserName::parse(user).unwrap(), &Domain::parse(realm).unwrap())
     }
 
     /// The expected values are those of `printf 'user:realm:password' | md5sum` and `sha256sum`.

@@ -3,11 +3,12 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use busyhour_sip::value::Ha1;
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
 
 use super::{Domain, NumberRange, PasswordTemplate, StoreError, UserName, schema};
 use crate::data_dir::DataDir;
-use crate::secret::{ClusterSecret, Ha1, Password};
+use crate::secret::{ClusterSecret, Password};
 
 const INSERT: &str = "INSERT INTO subscribers (realm, user, ha1_md5, ha1_sha256) VALUES (?1, ?2, ?3, ?4)";
 const KEEP: &str = "ON CONFLICT (realm, user) DO NOTHING";
@@ -141,7 +142,7 @@ impl SubscriberStore {
         password: &Password,
         existing: IfExists,
     ) -> Result<(), StoreError> {
-        let ha1 = Ha1::new(user, realm, password);
+        let ha1 = password.ha1(user, realm);
         let conflict = match existing {
             IfExists::Refuse => KEEP,
             IfExists::Replace => REPLACE,
@@ -184,7 +185,7 @@ impl SubscriberStore {
         {
             let mut insert = self.sorted(change.prepare(&format!("{INSERT} {KEEP}")))?;
             for user in range.users() {
-                let ha1 = Ha1::new(&user, realm, &template.password_of(&user)?);
+                let ha1 = template.password_of(&user)?.ha1(&user, realm);
                 let row = params![realm.as_str(), user.as_str(), ha1.md5, ha1.sha256];
                 added += self.sorted(insert.execute(row))? as u64;
             }
@@ -297,7 +298,7 @@ mod tests {
     fn an_added_user_is_loaded_with_both_digests() {
         let (dir, mut store) = store();
         add(&mut store, "alice", "secret", IfExists::Refuse).unwrap();
-        let ha1 = Ha1::new(&user("alice"), &realm(), &Password::parse("secret").unwrap());
+        let ha1 = Password::parse("secret").unwrap().ha1(&user("alice"), &realm());
         let expected = [Subscriber { user: user("alice"), realm: realm(), ha1 }];
         assert_eq!(store.load_all().unwrap(), expected);
         assert_eq!(again(&dir).load_all().unwrap(), expected);
@@ -395,7 +396,7 @@ mod tests {
         let all = store.load_all().unwrap();
         assert_eq!((all.len(), &all[42]), (10_000, &own[0]));
         let password = Password::parse("pw9999").unwrap();
-        assert_eq!(all[9_999].ha1, Ha1::new(&user("9999"), &realm(), &password));
+        assert_eq!(all[9_999].ha1, password.ha1(&user("9999"), &realm()));
         let done = store.provision(&range, &realm(), &template).unwrap();
         assert_eq!(done, Provisioned { added: 0, kept: 10_000 });
     }
