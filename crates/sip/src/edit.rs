@@ -3,23 +3,40 @@
 //! Nothing of the message is re-serialised: what is not edited leaves as it came, byte for byte.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 
 use arrayvec::ArrayVec;
 
-use crate::message::Element;
-use crate::value::Via;
-use crate::{HeaderName, Message, Writer};
+use crate::message::{Element, HEADERS_MAX};
+use crate::value::{Param, Via};
+use crate::{Header, HeaderName, Message, Writer};
 
-const SPLICES_MAX: usize = 32;
+/// Enough to remove every other header line of the longest message, and then some.
+const SPLICES_MAX: usize = HEADERS_MAX / 2 + 16;
 const TEXT_BYTES_MAX: usize = 2048;
 
 /// The edits need more room than there is: too many, or too long.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct TooLong;
 
+/// What a splice does; at one place they stand in this order.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// Inserts into a value that ends here.
+    Inside,
+    /// Inserts a line on top of those that were put here before.
+    LineOnTop,
+    /// Inserts a line below those that were put here before.
+    LineBelow,
+    /// Cuts a stretch and may put text in its place.
+    Cut,
+}
+
+/// Cuts never overlap, and nothing is inserted into a cut: whatever an edit does to text that is or gets cut has no effect.
 #[derive(Copy, Clone)]
 struct Splice {
-    /// What to cut: offsets into the message.
+    kind: Kind,
+    /// What to cut: offsets into the message; empty unless it is a cut.
     start: u16,
     end: u16,
     /// What to put in its place: offsets into `text`.
@@ -27,15 +44,33 @@ struct Splice {
     text_end: u16,
 }
 
+impl Splice {
+    fn lies_in(&self, cut: &Splice) -> bool {
+        match self.kind {
+            Kind::Cut => cut.start <= self.start && self.end <= cut.end,
+            // What is inserted at the edge of a cut stays.
+            Kind::Inside | Kind::LineOnTop | Kind::LineBelow => {
+                cut.start < self.start && self.start < cut.end
+            }
+        }
+    }
+}
+
 /// Pending edits of one message.
+///
+/// Bytes behind the end of the body (Content-Length) do not belong to the message and are left out (RFC 3261 section
+/// 18.3). The message should have no [`crate::Defect`]; when it has one, edits still do not panic.
 pub struct Edits<'a, 'm> {
     message: &'m Message<'a>,
+    /// Where the message ends that is written.
+    end: usize,
     splices: ArrayVec<Splice, SPLICES_MAX>,
     text: ArrayVec<u8, TEXT_BYTES_MAX>,
     failed: bool,
-    /// How many elements of Via and of Route have been taken from the top.
+    /// How many elements have been taken from the top of Via and Route, and from the end of Route.
     vias_popped: usize,
     routes_popped: usize,
+    last_routes_removed: usize,
 }
 
 impl<'a, 'm> Edits<'a, 'm> {
@@ -43,57 +78,51 @@ impl<'a, 'm> Edits<'a, 'm> {
     pub fn new(message: &'m Message<'a>) -> Self {
         Edits {
             message,
+            end: message.bytes().len() - message.raw_body().len() + message.body().len(),
             splices: ArrayVec::new(),
             text: ArrayVec::new(),
             failed: false,
             vias_popped: 0,
             routes_popped: 0,
+            last_routes_removed: 0,
         }
     }
 
     /// Puts a new topmost Via line in; `value` in parts.
     pub fn push_via(&mut self, value: &[&[u8]]) {
-        self.insert_line(self.message.headers_start(), HeaderName::Via, value);
+        self.insert_line(self.message.headers_start(), Kind::LineOnTop, HeaderName::Via.as_str(), value);
     }
 
     /// Takes the topmost Via away (that of a response which is passed on).
     pub fn pop_via(&mut self) {
-        self.pop_element(HeaderName::Via, self.vias_popped);
-        self.vias_popped += 1;
+        self.vias_popped += usize::from(self.cut_first(HeaderName::Via, self.vias_popped, 0));
     }
 
     /// Fills in `received` and `rport` of the topmost Via as a server must (RFC 3261 section 18.2.1, RFC 3581
     /// section 4). Values that the message brought along are replaced: they are not its business.
+    ///
+    /// # Panics
+    /// When `via` is not the topmost Via of this message.
     pub fn stamp_via(&mut self, via: &Via<'_>, source: SocketAddr) {
         let rport = via.params.get("rport");
         let received = via.params.get("received");
-        let wants_received = rport.is_some() || via.host.ip() != Some(source.ip()) || received.is_some();
         let mut buf = [0u8; 64];
         if let Some(rport) = rport {
-            let mut w = Writer::new(&mut buf);
-            w.put(b"rport=").put_u64(u64::from(source.port()));
-            let len = w.finish().expect("fits");
-            let start = self.message.range_of(rport.name).start;
-            let end = self.message.range_of(rport.value.unwrap_or(rport.name)).end;
-            self.splice(start, end, &[&buf[..len]]);
+            let len = Writer::new(&mut buf).put(b"rport=").put_u64(u64::from(source.port())).finish();
+            self.replace(self.range_of_param(rport), &[&buf[..len.expect("fits")]]);
         }
-        if wants_received {
-            let mut w = Writer::new(&mut buf);
-            let at = match received {
-                Some(p) => {
-                    w.put(b"received=");
-                    self.message.range_of(p.name).start..self.message.range_of(p.value.unwrap_or(p.name)).end
-                }
-                None => {
-                    w.put(b";received=");
-                    let last = if via.params.0.is_empty() { via.sent_by } else { via.params.0 };
-                    let end = self.message.range_of(last).end;
-                    end..end
-                }
-            };
-            w.put_ip(source.ip(), false);
-            let len = w.finish().expect("fits");
-            self.splice(at.start, at.end, &[&buf[..len]]);
+        if rport.is_none() && received.is_none() && via.host.ip() == Some(source.ip()) {
+            return;
+        }
+        let len = Writer::new(&mut buf).put(b"received=").put_ip(source.ip(), false).finish();
+        let text = &buf[..len.expect("fits")];
+        match received {
+            Some(received) => self.replace(self.range_of_param(received), &[text]),
+            None => {
+                let last = if via.params.0.is_empty() { via.sent_by } else { via.params.0 };
+                let end = self.message.range_of(last).end;
+                self.splice(Kind::Inside, end..end, &[b";", text]);
+            }
         }
     }
 
@@ -104,16 +133,14 @@ impl<'a, 'm> Edits<'a, 'm> {
 
     /// Takes the topmost Route value away.
     pub fn pop_route(&mut self) {
-        self.pop_element(HeaderName::Route, self.routes_popped);
-        self.routes_popped += 1;
+        self.routes_popped +=
+            usize::from(self.cut_first(HeaderName::Route, self.routes_popped, self.last_routes_removed));
     }
 
     /// Takes the last Route value away, when there is one besides those already popped (for a strict router before us).
     pub fn remove_last_route(&mut self) {
-        let count = self.message.elements(HeaderName::Route).count();
-        if count > self.routes_popped {
-            self.pop_element(HeaderName::Route, count - 1);
-        }
+        self.last_routes_removed +=
+            usize::from(self.cut_last(HeaderName::Route, self.routes_popped, self.last_routes_removed));
     }
 
     /// Puts a Record-Route on top.
@@ -132,59 +159,46 @@ impl<'a, 'm> Edits<'a, 'm> {
     /// When the message is a response.
     pub fn set_request_uri(&mut self, uri: &[u8]) {
         assert!(self.message.method().is_some(), "a response has no Request-URI");
-        let at = self.message.range_of(self.message.request_uri());
-        self.splice(at.start, at.end, &[uri]);
+        self.replace(self.message.range_of(self.message.request_uri()), &[uri]);
     }
 
-    /// Sets a header that carries a number and occurs once, such as Max-Forwards; adds it when absent.
+    /// Sets a header that carries a number and occurs once, such as Max-Forwards; adds it when absent (then call it once).
     pub fn set_number(&mut self, name: HeaderName, number: u64) {
         let mut digits = [0u8; 20];
-        let mut w = Writer::new(&mut digits);
-        w.put_u64(number);
-        let len = w.finish().expect("fits");
+        let len = Writer::new(&mut digits).put_u64(number).finish().expect("fits");
         match self.message.first_line(name) {
-            Some(h) => self.splice(h.value_start as usize, h.value_end as usize, &[&digits[..len]]),
+            Some(h) => self.replace(usize::from(h.value_start)..usize::from(h.value_end), &[&digits[..len]]),
             None => self.add_header(name.as_str().as_bytes(), &[&digits[..len]]),
         }
     }
 
     /// Adds a header line after all others; `value` in parts.
     pub fn add_header(&mut self, name: &[u8], value: &[&[u8]]) {
-        let at = self.message.headers_end();
-        let mut parts: ArrayVec<&[u8], 16> = ArrayVec::new();
-        parts.push(name);
-        parts.push(b": ");
-        if parts.try_extend_from_slice(value).is_err() || parts.try_push(b"\r\n").is_err() {
-            self.failed = true;
-            return;
-        }
-        self.splice(at, at, &parts);
+        self.insert_line(self.message.headers_end(), Kind::LineBelow, name, value);
+    }
+
+    /// Adds a whole header line, its line end included, after all others.
+    pub fn add_line(&mut self, line: &[u8]) {
+        let end = self.message.headers_end();
+        self.splice(Kind::LineBelow, end..end, &[line]);
+    }
+
+    /// Replaces a parameter (name and value) of a header value by other text.
+    pub fn replace_param(&mut self, param: Param<'_>, text: &[&[u8]]) {
+        self.replace(self.range_of_param(param), text);
     }
 
     /// Removes every line of that name.
     pub fn remove_all(&mut self, name: HeaderName) {
         let message = self.message;
         for h in message.all(name) {
-            self.splice(h.start as usize, h.end as usize, &[]);
+            self.remove_line(h);
         }
     }
 
-    /// Adds a whole header line, its line end included, after all others.
-    pub fn add_line(&mut self, line: &[u8]) {
-        let at = self.message.headers_end();
-        self.splice(at, at, &[line]);
-    }
-
-    /// Replaces a parameter (name and value) of a header value by other text.
-    pub fn replace_param(&mut self, param: &crate::value::Param<'_>, text: &[&[u8]]) {
-        let start = self.message.range_of(param.name).start;
-        let end = self.message.range_of(param.value.unwrap_or(param.name)).end;
-        self.splice(start, end, text);
-    }
-
     /// Removes one header line.
-    pub fn remove_line(&mut self, header: &crate::Header) {
-        self.splice(header.start as usize, header.end as usize, &[]);
+    pub fn remove_line(&mut self, header: &Header) {
+        self.splice(Kind::Cut, usize::from(header.start)..usize::from(header.end), &[]);
     }
 
     /// The length of the edited message in bytes.
@@ -193,7 +207,8 @@ impl<'a, 'm> Edits<'a, 'm> {
     /// [`TooLong`] when edits did not fit, or the message would pass [`crate::MESSAGE_BYTES_MAX`].
     pub fn len(&self) -> Result<usize, TooLong> {
         let cut: usize = self.splices.iter().map(|s| usize::from(s.end - s.start)).sum();
-        let len = self.message.bytes().len() - cut + self.text.len();
+        let put: usize = self.splices.iter().map(|s| usize::from(s.text_end - s.text_start)).sum();
+        let len = self.end - cut + put;
         if self.failed || len > crate::MESSAGE_BYTES_MAX { Err(TooLong) } else { Ok(len) }
     }
 
@@ -202,7 +217,8 @@ impl<'a, 'm> Edits<'a, 'm> {
     /// # Panics
     /// When `buf` is shorter than [`Edits::len`] says, or that was an error.
     pub fn write(&self, buf: &mut [u8]) -> usize {
-        let bytes = self.message.bytes();
+        assert!(!self.failed, "edits that did not fit are not written");
+        let bytes = &self.message.bytes()[..self.end];
         let (mut from, mut to) = (0usize, 0usize);
         let mut put = |part: &[u8]| {
             buf[to..to + part.len()].copy_from_slice(part);
@@ -217,11 +233,11 @@ impl<'a, 'm> Edits<'a, 'm> {
         to
     }
 
-    /// Writes one stretch of the message with the edits that fall into it.
-    pub(crate) fn write_range(&self, range: std::ops::Range<usize>, w: &mut Writer<'_>) {
+    /// Writes one stretch of the message with the edits that fall into it or stand at its end.
+    pub(crate) fn write_range(&self, range: Range<usize>, w: &mut Writer<'_>) {
         let bytes = self.message.bytes();
         let mut from = range.start;
-        for s in self.splices.iter().filter(|s| range.contains(&(s.start as usize))) {
+        for s in self.splices.iter().filter(|s| range.start <= s.start.into() && range.end >= s.end.into()) {
             w.put(&bytes[from..s.start as usize]).put(&self.text[s.text_start as usize..s.text_end as usize]);
             from = s.end as usize;
         }
@@ -248,70 +264,102 @@ impl<'a, 'm> Edits<'a, 'm> {
                 .last()
                 .map_or(self.message.headers_start(), |h| h.end as usize),
         };
-        self.insert_line(at, name, value);
+        self.insert_line(at, Kind::LineOnTop, name.as_str(), value);
     }
 
-    fn insert_line(&mut self, at: usize, name: HeaderName, value: &[&[u8]]) {
-        let mut parts: ArrayVec<&[u8], 16> = ArrayVec::new();
-        parts.push(name.as_str().as_bytes());
-        parts.push(b": ");
-        if parts.try_extend_from_slice(value).is_err() || parts.try_push(b"\r\n").is_err() {
-            self.failed = true;
-            return;
-        }
-        self.splice(at, at, &parts);
-    }
-
-    /// Cuts the `index`th element of a list header: the whole line when nothing else is left on it.
-    fn pop_element(&mut self, name: HeaderName, index: usize) {
-        let message = self.message;
-        let mut elements = message.elements(name).skip(index);
-        let Some(Element { at, header, text }) = elements.next() else {
-            return;
-        };
-        let line = message.headers()[header as usize];
-        let next = elements.next().filter(|e| e.header == header);
-        let first_of_line = message.elements(name).find(|e| e.header == header).is_some_and(|e| e.at == at);
-        // Elements are popped from the top or from the end, so what is before `at` on its line is gone or stays whole.
-        let popped_before = !first_of_line && index > 0 && self.cut_at(line.value_start as usize);
-        match next {
-            Some(next) => self.splice(at as usize, next.at as usize, &[]),
-            None if first_of_line => self.splice(line.start as usize, line.end as usize, &[]),
-            None if popped_before => {
-                self.splices.retain(|s| !(s.start >= line.value_start && s.end <= line.end));
-                self.splice(line.start as usize, line.end as usize, &[]);
-            }
-            None => {
-                // The last of several: the comma before it goes, too.
-                let before = &message.bytes()[line.value_start as usize..at as usize];
-                let comma = before
-                    .iter()
-                    .rposition(|&b| b == b',')
-                    .map_or(at as usize, |i| line.value_start as usize + i);
-                self.splice(comma, at as usize + text.len(), &[]);
-            }
-        }
-    }
-
-    fn cut_at(&self, offset: usize) -> bool {
-        self.splices.iter().any(|s| s.start as usize == offset && s.end > s.start)
-    }
-
-    fn splice(&mut self, start: usize, end: usize, parts: &[&[u8]]) {
+    fn insert_line(&mut self, at: usize, kind: Kind, name: impl AsRef<[u8]>, value: &[&[u8]]) {
+        // A message that was cut off in its headers has no line end to follow.
+        let new_line: &[u8] = if self.message.bytes()[..at].ends_with(b"\n") { b"" } else { b"\r\n" };
         let text_start = self.text.len() as u16;
-        for part in parts {
-            if self.text.try_extend_from_slice(part).is_err() {
-                self.failed = true;
-                return;
+        self.put_text(&[new_line, name.as_ref(), b": "]);
+        self.put_text(value);
+        self.put_text(&[b"\r\n"]);
+        self.place(kind, at..at, text_start);
+    }
+
+    /// Cuts the topmost element of a list header, when `top` have been cut before it and `last` at the end; the whole
+    /// line when nothing else is left on it. Whether there was one.
+    fn cut_first(&mut self, name: HeaderName, top: usize, last: usize) -> bool {
+        let message = self.message;
+        let mut elements = message.elements(name).skip(top);
+        let Some(Element { header, .. }) = elements.next() else {
+            return false;
+        };
+        let left = if last == 0 { 1 } else { 1 + elements.clone().count() };
+        if left <= last {
+            return false;
+        }
+        let line = &message.headers()[usize::from(header)];
+        let next_stays = last == 0 || left > last + 1;
+        match elements.next().filter(|next| next.header == header && next_stays) {
+            // From the start of the value on, and so over what was cut before: the cuts become one.
+            Some(next) => self.splice(Kind::Cut, usize::from(line.value_start)..usize::from(next.at), &[]),
+            None => self.remove_line(line),
+        }
+        true
+    }
+
+    /// The same for the last element.
+    fn cut_last(&mut self, name: HeaderName, top: usize, last: usize) -> bool {
+        let message = self.message;
+        let left = message.elements(name).count().saturating_sub(top + last);
+        if left == 0 {
+            return false;
+        }
+        let mut elements = message.elements(name).skip(top + left.saturating_sub(2));
+        let before = if left > 1 { elements.next() } else { None };
+        let Element { header, .. } = elements.next().expect("counted");
+        let line = &message.headers()[usize::from(header)];
+        match before.filter(|before| before.header == header) {
+            Some(before) => {
+                let end = usize::from(before.at) + before.text.len();
+                self.splice(Kind::Cut, end..usize::from(line.value_end), &[]);
             }
+            None => self.remove_line(line),
         }
-        let splice =
-            Splice { start: start as u16, end: end as u16, text_start, text_end: self.text.len() as u16 };
-        // Sorted by place; at one place insertions come before a cut, and a later insertion of a line comes on top.
-        let key = |s: &Splice| (s.start, s.end > s.start);
-        let at = self.splices.iter().position(|s| key(s) >= key(&splice)).unwrap_or(self.splices.len());
-        if self.splices.try_insert(at, splice).is_err() {
-            self.failed = true;
+        true
+    }
+
+    fn range_of_param(&self, param: Param<'_>) -> Range<usize> {
+        let name = self.message.range_of(param.name);
+        name.start..param.value.map_or(name.end, |value| self.message.range_of(value).end)
+    }
+
+    fn replace(&mut self, range: Range<usize>, parts: &[&[u8]]) {
+        self.splice(Kind::Cut, range, parts);
+    }
+
+    fn splice(&mut self, kind: Kind, range: Range<usize>, parts: &[&[u8]]) {
+        let text_start = self.text.len() as u16;
+        self.put_text(parts);
+        self.place(kind, range, text_start);
+    }
+
+    fn put_text(&mut self, parts: &[&[u8]]) {
+        for part in parts {
+            self.failed |= self.text.try_extend_from_slice(part).is_err();
         }
+    }
+
+    /// Takes a splice in whose text reaches from `text_start` to the end of the text.
+    fn place(&mut self, kind: Kind, range: Range<usize>, text_start: u16) {
+        let new = Splice {
+            kind,
+            start: range.start as u16,
+            end: range.end as u16,
+            text_start,
+            text_end: self.text.len() as u16,
+        };
+        if self.splices.iter().any(|s| s.kind == Kind::Cut && new.lies_in(s) && !s.lies_in(&new)) {
+            return;
+        }
+        if kind == Kind::Cut {
+            self.splices.retain(|s| !s.lies_in(&new));
+        }
+        let on_top = kind == Kind::LineOnTop;
+        let key = |s: &Splice| (s.start, s.kind);
+        let at = self.splices.partition_point(|s| key(s) < key(&new) || (!on_top && key(s) == key(&new)));
+        self.failed |= self.splices.try_insert(at, new).is_err();
+        assert!(self.splices.is_sorted_by(|a, b| a.end <= b.start), "splices do not overlap");
     }
 }
