@@ -4,6 +4,7 @@ const TOKEN: u8 = 1;
 const LWS: u8 = 2;
 const HEX: u8 = 4;
 const URI: u8 = 8;
+const VALUE: u8 = 16;
 
 static CLASS: [u8; 256] = {
     let mut t = [0u8; 256];
@@ -21,10 +22,14 @@ static CLASS: [u8; 256] = {
         if b.is_ascii_hexdigit() {
             t[i] |= HEX;
         }
-        // What may stand in a Request-URI: reserved, unreserved, escaped, brackets of an IPv6 reference.
-        if b > b' ' && b < 0x7f && !matches!(b, b'<' | b'>' | b'"' | b'{' | b'}' | b'|' | b'\\' | b'^' | b'`')
-        {
+        // What may stand in a Request-URI: reserved, unreserved, escaped, brackets of an IPv6 reference, and two
+        // that phones put into user names.
+        if b > b' ' && b < 0x7f && !matches!(b, b'<' | b'>' | b'"' | b'{' | b'}' | b'|' | b'\\') {
             t[i] |= URI;
+        }
+        // What may stand in the value of a parameter without quotes: more than token and host, for phones that do so.
+        if b > b' ' && b != 0x7f && !matches!(b, b'"' | b'<' | b'>' | b',' | b';') {
+            t[i] |= VALUE;
         }
         i += 1;
     }
@@ -50,6 +55,10 @@ pub(crate) fn is_hex(b: u8) -> bool {
 
 pub(crate) fn is_uri_byte(b: u8) -> bool {
     CLASS[b as usize] & URI != 0
+}
+
+pub(crate) fn is_value_byte(b: u8) -> bool {
+    CLASS[b as usize] & VALUE != 0
 }
 
 pub(crate) fn trim(mut s: &[u8]) -> &[u8] {

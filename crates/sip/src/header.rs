@@ -23,12 +23,9 @@ macro_rules! header_names {
                         _ => HeaderName::Other,
                     };
                 }
-                // Length and first letter leave at most a few candidates to compare in full.
-                match (name.len(), name.first().map_or(0, |b| b | 0x20)) {
-                    $((n, c) if n == $text.len() && c == ($text.as_bytes()[0] | 0x20)
-                        && name.eq_ignore_ascii_case($text.as_bytes()) => HeaderName::$variant,)*
-                    _ => HeaderName::Other,
-                }
+                let candidate = BY_HASH[hash(name)];
+                let text = candidate.as_str().as_bytes();
+                if name == text || name.eq_ignore_ascii_case(text) { candidate } else { HeaderName::Other }
             }
 
             /// The long form; empty for `Other`.
@@ -39,8 +36,34 @@ macro_rules! header_names {
                 }
             }
         }
+
+        /// The header whose long form has that hash, if any. No two have the same: the array could not be built then.
+        static BY_HASH: [HeaderName; 256] = {
+            let mut table = [HeaderName::Other; 256];
+            $(
+                let slot = hash($text.as_bytes());
+                assert!(matches!(table[slot], HeaderName::Other), "two header names have the same hash");
+                table[slot] = HeaderName::$variant;
+            )*
+            table
+        };
     };
 }
+
+/// From length, first, middle and last letter, without case; below 256.
+const fn hash(name: &[u8]) -> usize {
+    let n = name.len();
+    if n == 0 {
+        return 0;
+    }
+    let (first, middle, last) = (name[0] | 0x20, name[n / 2] | 0x20, name[n - 1] | 0x20);
+    (first as usize * FIRST + middle as usize * MIDDLE + last as usize * LAST + n) & 255
+}
+
+// Found by trial: they keep the names below apart.
+const FIRST: usize = 1;
+const MIDDLE: usize = 3;
+const LAST: usize = 21;
 
 header_names! {
     Via = "Via" / b'v';

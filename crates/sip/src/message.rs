@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use arrayvec::ArrayVec;
-use memchr::memchr;
+use memchr::{memchr, memrchr};
 
-use crate::chars::{is_lws, is_token, is_uri_byte, trim};
+use crate::chars::{is_lws, is_token, is_token_byte, trim};
 use crate::validate::Defect;
 use crate::{Header, HeaderName, Method};
 
@@ -56,9 +56,17 @@ pub struct Message<'a> {
     headers: ArrayVec<Header, HEADERS_MAX>,
     /// Index of the first header of each name; `ABSENT` when there is none.
     first: [u8; HeaderName::COUNT],
+    /// Bit n is set when the header name with number n stands on more than one line.
+    repeated: u64,
+    /// Past the first line.
+    headers_start: u16,
+    /// Where the empty line starts.
+    headers_end: u16,
     body_start: u16,
     defect: Option<Defect>,
 }
+
+const _: () = assert!(HeaderName::COUNT <= 64, "a bit for each name");
 
 const ABSENT: u8 = u8::MAX;
 
@@ -85,77 +93,84 @@ impl<'a> Message<'a> {
         // RFC 3261 section 7.5: line ends before the start line are ignored.
         let lead =
             bytes.iter().position(|&b| !matches!(b, b'\r' | b'\n' | 0)).ok_or(ParseError::KeepAlive)?;
-        let mut defect = None;
         let (line, mut at) = line_at(bytes, lead);
-        let start = parse_start_line(line, &mut defect)?;
+        let (start, defect) = parse_start_line(line)?;
         let mut message = Message {
             bytes,
             start,
             headers: ArrayVec::new(),
             first: [ABSENT; HeaderName::COUNT],
+            repeated: 0,
+            headers_start: at as u16,
+            headers_end: bytes.len() as u16,
             body_start: bytes.len() as u16,
             defect,
         };
-        let mut ended = false;
-        while at < bytes.len() {
-            let (line, next) = line_at(bytes, at);
-            if line.is_empty() {
-                message.body_start = next as u16;
-                ended = true;
-                break;
+        loop {
+            match bytes.get(at..) {
+                None | Some([]) => {
+                    message.note(Defect::NoEndOfHeaders);
+                    break;
+                }
+                Some([b'\n', ..] | [b'\r', b'\n', ..]) => {
+                    message.headers_end = at as u16;
+                    message.body_start = at as u16 + if bytes[at] == b'\n' { 1 } else { 2 };
+                    break;
+                }
+                Some([b' ' | b'\t', ..]) => at = message.add_fold(at),
+                Some(_) => at = message.add_line(at)?,
             }
-            message.add_line(line, at, next)?;
-            at = next;
-        }
-        if !ended {
-            message.note(Defect::NoEndOfHeaders);
         }
         Ok(message)
     }
 
-    fn add_line(&mut self, line: &'a [u8], at: usize, next: usize) -> Result<(), ParseError> {
-        if is_lws(line[0]) {
-            // A fold continues the header before it (section 7.3.1).
-            match self.headers.last_mut() {
-                Some(header) => {
-                    let end = at + trim_end(line);
-                    if trim_end(line) > 0 {
-                        header.value_end = end as u16;
-                        if header.value_start as usize == header.end as usize {
-                            header.value_start = (end - trim(line).len()) as u16;
-                        }
-                    }
-                    header.end = next as u16;
-                }
-                None => self.note(Defect::HeaderLine),
-            }
-            return Ok(());
-        }
-        let Some(colon) = memchr(b':', line) else {
+    /// Takes in the header line that starts at `at` and returns where the next line starts.
+    fn add_line(&mut self, at: usize) -> Result<usize, ParseError> {
+        let (line, next) = line_at(self.bytes, at);
+        let name_len = line.iter().position(|&b| !is_token_byte(b)).unwrap_or(line.len());
+        let blank = |b: &u8| matches!(b, b' ' | b'\t');
+        let colon = name_len + line[name_len..].iter().position(|b| !blank(b)).unwrap_or(0);
+        if name_len == 0 || line.get(colon) != Some(&b':') {
             self.note(Defect::HeaderLine);
-            return Ok(());
-        };
-        let name = &line[..trim_end(&line[..colon])];
-        if !is_token(name) {
-            self.note(Defect::HeaderLine);
-            return Ok(());
+            return Ok(next);
         }
+        // An empty value lies at the end of its line, where a fold may still put something.
         let value = trim(&line[colon + 1..]);
-        // An empty value lies at the end of the line, so that a fold can tell that nothing came before it.
-        let value_start = if value.is_empty() { next } else { offset_in(self.bytes, value) };
-        let name = HeaderName::from_bytes(name);
-        if self.first[name as usize] == ABSENT {
-            self.first[name as usize] = self.headers.len() as u8;
+        let value_start = offset_in(self.bytes, value);
+        let name = HeaderName::from_bytes(&line[..name_len]);
+        match self.first[name as usize] {
+            ABSENT => self.first[name as usize] = self.headers.len() as u8,
+            _ => self.repeated |= 1 << name as u8,
         }
-        self.headers
-            .try_push(Header {
-                name,
-                start: at as u16,
-                value_start: value_start as u16,
-                value_end: (value_start + value.len()) as u16,
-                end: next as u16,
-            })
-            .map_err(|_| ParseError::TooManyHeaders)
+        let header = Header {
+            name,
+            start: at as u16,
+            value_start: value_start as u16,
+            value_end: (value_start + value.len()) as u16,
+            end: next as u16,
+        };
+        self.headers.try_push(header).map_err(|_| ParseError::TooManyHeaders)?;
+        Ok(next)
+    }
+
+    /// Takes in a line that starts with white space: it continues the header before it (section 7.3.1).
+    fn add_fold(&mut self, at: usize) -> usize {
+        let (line, next) = line_at(self.bytes, at);
+        let text = trim(line);
+        match self.headers.last_mut() {
+            Some(header) if usize::from(header.end) == at => {
+                if !text.is_empty() {
+                    let from = offset_in(self.bytes, text);
+                    if header.value_start == header.value_end {
+                        header.value_start = from as u16;
+                    }
+                    header.value_end = (from + text.len()) as u16;
+                }
+                header.end = next as u16;
+            }
+            Some(_) | None => self.note(Defect::HeaderLine),
+        }
+        next
     }
 
     fn note(&mut self, defect: Defect) {
@@ -220,7 +235,7 @@ impl<'a> Message<'a> {
     pub fn name_of(&self, header: &Header) -> &'a [u8] {
         let line = &self.bytes[header.start as usize..header.end as usize];
         let colon = memchr(b':', line).expect("a header line has a colon");
-        &line[..trim_end(&line[..colon])]
+        trim(&line[..colon])
     }
 
     /// The whole header line, its line end included.
@@ -235,6 +250,11 @@ impl<'a> Message<'a> {
             index => index as usize,
         };
         self.headers[from..].iter().filter(move |h| h.name == name)
+    }
+
+    /// Whether a header stands on more than one line.
+    pub fn is_repeated(&self, name: HeaderName) -> bool {
+        self.repeated >> name as u8 & 1 == 1
     }
 
     /// Whether a header is there.
@@ -256,7 +276,7 @@ impl<'a> Message<'a> {
 
     /// The elements of a header that may hold comma-separated lists and may occur on several lines (Via, Route,
     /// Contact, …), in order. Commas in quoted strings and in angle brackets do not separate. Empty elements are skipped.
-    pub fn elements(&self, name: HeaderName) -> impl Iterator<Item = Element<'a>> + '_ {
+    pub fn elements(&self, name: HeaderName) -> impl Iterator<Item = Element<'a>> + Clone + '_ {
         let from = match self.first[name as usize] {
             ABSENT => self.headers.len(),
             index => index as usize,
@@ -273,12 +293,12 @@ impl<'a> Message<'a> {
 
     /// Where the first line ends and the headers start.
     pub(crate) fn headers_start(&self) -> usize {
-        self.headers.first().map_or(self.body_start as usize, |h| h.start as usize)
+        self.headers_start as usize
     }
 
     /// Where a new last header goes: before the empty line.
     pub(crate) fn headers_end(&self) -> usize {
-        self.headers.last().map_or(self.headers_start(), |h| h.end as usize)
+        self.headers_end as usize
     }
 
     pub(crate) fn range_of(&self, part: &[u8]) -> Range<usize> {
@@ -298,38 +318,42 @@ fn line_at(bytes: &[u8], at: usize) -> (&[u8], usize) {
     }
 }
 
-fn trim_end(s: &[u8]) -> usize {
-    s.iter().rposition(|&b| !is_lws(b)).map_or(0, |i| i + 1)
-}
-
-/// The offset of `part`, a subslice of `whole`.
+/// The offset of `part` in `whole`.
+///
+/// # Panics
+/// When `part` is not a subslice of `whole`.
 pub(crate) fn offset_in(whole: &[u8], part: &[u8]) -> usize {
-    let offset = part.as_ptr() as usize - whole.as_ptr() as usize;
-    debug_assert!(offset + part.len() <= whole.len());
+    let offset = (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
+    assert!(offset.checked_add(part.len()).is_some_and(|end| end <= whole.len()), "a part of this message");
     offset
 }
 
-fn parse_start_line<'a>(line: &'a [u8], defect: &mut Option<Defect>) -> Result<StartLine<'a>, ParseError> {
+fn parse_start_line(line: &[u8]) -> Result<(StartLine<'_>, Option<Defect>), ParseError> {
     if line.len() >= 4 && line[..4].eq_ignore_ascii_case(b"SIP/") {
-        return parse_status_line(line);
+        return Ok((parse_status_line(line)?, None));
     }
     let method_end = memchr(b' ', line).ok_or(ParseError::StartLine)?;
     let method = &line[..method_end];
-    let version_at =
-        line.windows(5).rposition(|w| w.eq_ignore_ascii_case(b" SIP/")).ok_or(ParseError::StartLine)?;
-    if !is_token(method) || version_at < method_end {
+    if !is_token(method) {
         return Err(ParseError::StartLine);
     }
-    let version = &line[version_at + 1..];
-    let uri = if version_at == method_end { b"".as_slice() } else { &line[method_end + 1..version_at] };
+    let exact = &line[..line.len() - line.iter().rev().take_while(|&&b| is_lws(b)).count()];
+    let version_at = memrchr(b' ', exact).ok_or(ParseError::StartLine)? + 1;
+    let version = &exact[version_at..];
+    if version.len() < 4 || !version[..4].eq_ignore_ascii_case(b"SIP/") {
+        return Err(ParseError::StartLine);
+    }
+    let middle = &line[(method_end + 1).min(version_at - 1)..version_at - 1];
+    let uri = trim(middle);
     // SIP-Version is compared without case (section 7.1); exactly one SP separates the three parts.
-    *defect = if trim(version).eq_ignore_ascii_case(b"SIP/2.0") {
-        let exact = version.len() == 7 && !uri.is_empty() && uri.iter().all(|&b| is_uri_byte(b));
-        (!exact).then_some(Defect::RequestLine)
-    } else {
+    let defect = if !version.eq_ignore_ascii_case(b"SIP/2.0") {
         Some(Defect::Version)
+    } else if exact.len() != line.len() || uri.is_empty() || middle.iter().any(|&b| is_lws(b)) {
+        Some(Defect::RequestLine)
+    } else {
+        None
     };
-    Ok(StartLine::Request { method: Method::from_token(method), uri: trim(uri) })
+    Ok((StartLine::Request { method: Method::from_token(method), uri }, defect))
 }
 
 fn parse_status_line(line: &[u8]) -> Result<StartLine<'_>, ParseError> {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use crate::edit::Edits;
 use crate::value::Via;
-use crate::{HeaderName, Message, Writer};
+use crate::{Header, HeaderName, Message, Writer};
 
 /// A response to a request, to be written into a buffer. Via, From, To, Call-ID and CSeq are copied as they came.
 pub struct Reply<'a, 'm> {
@@ -72,12 +72,12 @@ impl<'a, 'm> Reply<'a, 'm> {
         if self.record_route {
             self.copy_all(&mut w, HeaderName::RecordRoute);
         }
-        self.copy_all(&mut w, HeaderName::From);
+        self.copy_first(&mut w, HeaderName::From);
         self.copy_to(&mut w);
-        self.copy_all(&mut w, HeaderName::CallId);
-        self.copy_all(&mut w, HeaderName::CSeq);
+        self.copy_first(&mut w, HeaderName::CallId);
+        self.copy_first(&mut w, HeaderName::CSeq);
         if self.status == 100 {
-            self.copy_all(&mut w, HeaderName::Timestamp);
+            self.copy_first(&mut w, HeaderName::Timestamp);
         }
         headers(&mut w);
         w.put(b"Content-Length: ").put_u64(body.len() as u64).put(b"\r\n\r\n").put(body);
@@ -94,9 +94,10 @@ impl<'a, 'm> Reply<'a, 'm> {
             let mut edits = Edits::new(self.request);
             edits.stamp_via(&via, source);
             edits.write_range(line.start as usize..line.end as usize, w);
+            end_line(w, self.request.line_of(line));
         }
         for line in lines {
-            put_line(w, self.request.line_of(line));
+            self.copy_line(w, line);
         }
     }
 
@@ -115,14 +116,26 @@ impl<'a, 'm> Reply<'a, 'm> {
 
     fn copy_all(&self, w: &mut Writer<'_>, name: HeaderName) {
         for line in self.request.all(name) {
-            put_line(w, self.request.line_of(line));
+            self.copy_line(w, line);
         }
+    }
+
+    /// Copies a header that a response has once, even when the request is refused for having it twice.
+    fn copy_first(&self, w: &mut Writer<'_>, name: HeaderName) {
+        if let Some(line) = self.request.first_line(name) {
+            self.copy_line(w, line);
+        }
+    }
+
+    fn copy_line(&self, w: &mut Writer<'_>, header: &Header) {
+        let line = self.request.line_of(header);
+        w.put(line);
+        end_line(w, line);
     }
 }
 
-/// Copies a header line; one that lacks its line end (the message was cut off there) gets one.
-fn put_line(w: &mut Writer<'_>, line: &[u8]) {
-    w.put(line);
+/// Ends a line that was copied without its end, because the message was cut off there.
+fn end_line(w: &mut Writer<'_>, line: &[u8]) {
     if !line.ends_with(b"\n") {
         w.put(b"\r\n");
     }

@@ -1,7 +1,7 @@
 //! What makes a message unfit, and how a request that is unfit is answered.
 
 use crate::chars::decimal;
-use crate::value::{CSeq, NameAddr, Via};
+use crate::value::{CSeq, NameAddr, Uri, Via};
 use crate::{HeaderName, Message, Method, StartLine};
 
 /// Something wrong with a message that could be parsed. A request gets an answer that says what; a response is dropped.
@@ -23,9 +23,12 @@ pub enum Defect {
     Value(HeaderName),
     /// CSeq names another method than the request line.
     CSeqMethod,
+    /// The same, and the request line has a method that nobody here knows: the peer is likely of another time, and is
+    /// better told that than that its message is bad (RFC 4475 section 3.1.2.18).
+    UnknownMethod,
     /// The body is shorter than Content-Length says.
     ShortBody,
-    /// The Request-URI is not a URI.
+    /// The Request-URI is not a URI, or one with header components (RFC 3261 section 19.1.1).
     RequestUri,
 }
 
@@ -54,6 +57,7 @@ impl Defect {
             Defect::Value(HeaderName::Route) => (400, "Bad Route"),
             Defect::Value(_) => (400, "Bad Header Value"),
             Defect::CSeqMethod => (400, "CSeq Method Mismatch"),
+            Defect::UnknownMethod => (501, "Not Implemented"),
             Defect::ShortBody => (400, "Body Shorter Than Content-Length"),
             Defect::RequestUri => (400, "Bad Request-URI"),
         }
@@ -63,6 +67,8 @@ impl Defect {
 /// The values that every element looks at, parsed and checked once.
 #[derive(Copy, Clone, Debug)]
 pub struct Essentials<'a> {
+    /// The Request-URI; `None` in a response. Its scheme may be one that nobody here knows: that is a 416.
+    pub request_uri: Option<Uri<'a>>,
     /// The topmost Via.
     pub via: Via<'a>,
     /// From.
@@ -78,7 +84,8 @@ pub struct Essentials<'a> {
 }
 
 impl<'a> Essentials<'a> {
-    /// Checks what every request and response must have (RFC 3261 sections 8.1.1, 16.3 step 1, 18.3).
+    /// Checks what every request and response must have (RFC 3261 sections 8.1.1, 16.3 step 1, 18.3) and no more:
+    /// a proxy has no business with a bad Date.
     ///
     /// # Errors
     /// The first [`Defect`] found.
@@ -86,10 +93,11 @@ impl<'a> Essentials<'a> {
         if let Some(defect) = message.defect() {
             return Err(defect);
         }
+        let request_uri = message.parse_request_uri()?;
         for name in
             [HeaderName::From, HeaderName::To, HeaderName::CallId, HeaderName::CSeq, HeaderName::MaxForwards]
         {
-            if message.all(name).nth(1).is_some() {
+            if message.is_repeated(name) {
                 return Err(Defect::Twice(name));
             }
         }
@@ -97,7 +105,7 @@ impl<'a> Essentials<'a> {
         let from = address(message, HeaderName::From)?;
         let to = address(message, HeaderName::To)?;
         let call_id = message.value(HeaderName::CallId).ok_or(Defect::Missing(HeaderName::CallId))?;
-        if call_id.is_empty() || call_id.iter().any(|&b| crate::chars::is_lws(b)) {
+        if call_id.is_empty() || call_id.iter().any(|&b| b <= b' ' || b == 0x7f) {
             return Err(Defect::Value(HeaderName::CallId));
         }
         let cseq = message.value(HeaderName::CSeq).ok_or(Defect::Missing(HeaderName::CSeq))?;
@@ -112,10 +120,11 @@ impl<'a> Essentials<'a> {
         if let StartLine::Request { method, .. } = message.start()
             && method != cseq.method
         {
-            return Err(Defect::CSeqMethod);
+            let unknown = matches!(method, Method::Extension(_));
+            return Err(if unknown { Defect::UnknownMethod } else { Defect::CSeqMethod });
         }
         check_body(message)?;
-        Ok(Essentials { via, from, to, call_id, cseq, max_forwards })
+        Ok(Essentials { request_uri, via, from, to, call_id, cseq, max_forwards })
     }
 
     /// Whether the request starts a dialog or stands alone: its To has no tag.
@@ -161,6 +170,21 @@ fn check_body(message: &Message<'_>) -> Result<(), Defect> {
 }
 
 impl<'a> Message<'a> {
+    /// The Request-URI in its parts; `None` in a response.
+    ///
+    /// # Errors
+    /// [`Defect::RequestUri`] when it is not a URI, or a SIP URI with header components: these have no place there.
+    pub fn parse_request_uri(&self) -> Result<Option<Uri<'a>>, Defect> {
+        match self.start() {
+            StartLine::Response { .. } => Ok(None),
+            StartLine::Request { uri, .. } => match Uri::parse(uri) {
+                Ok(Uri::Sip(sip)) if !sip.headers.is_empty() => Err(Defect::RequestUri),
+                Ok(uri) => Ok(Some(uri)),
+                Err(_) => Err(Defect::RequestUri),
+            },
+        }
+    }
+
     /// The topmost Via.
     ///
     /// # Errors

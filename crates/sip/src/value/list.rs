@@ -1,13 +1,15 @@
 //! Comma-separated lists, `;name=value` parameters and quoted strings (RFC 3261 sections 7.3.1 and 25.1).
 
-use crate::chars::{is_token, trim};
+use memchr::{memchr, memchr2, memchr3};
+
+use crate::chars::{is_token, is_value_byte, trim};
 
 use super::Malformed;
 
 /// The elements of a comma-separated list, trimmed, empty ones left out. Commas inside quoted strings and angle
 /// brackets do not separate.
 pub fn split_list(value: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
-    Split { rest: value, separator: b',' }.map(trim).filter(|e| !e.is_empty())
+    Split::new(value, b',').map(trim).filter(|e| !e.is_empty())
 }
 
 /// Cuts at a separator byte that stands outside quotes and angle brackets.
@@ -15,6 +17,14 @@ pub fn split_list(value: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
 struct Split<'a> {
     rest: &'a [u8],
     separator: u8,
+    /// Whether a separator followed the last piece.
+    ended_by_separator: bool,
+}
+
+impl<'a> Split<'a> {
+    fn new(rest: &'a [u8], separator: u8) -> Self {
+        Split { rest, separator, ended_by_separator: false }
+    }
 }
 
 impl<'a> Iterator for Split<'a> {
@@ -23,37 +33,38 @@ impl<'a> Iterator for Split<'a> {
         if self.rest.is_empty() {
             return None;
         }
-        let end = find_outside(self.rest, self.separator).unwrap_or(self.rest.len());
-        let piece = &self.rest[..end];
-        self.rest = self.rest.get(end + 1..).unwrap_or(b"");
+        let (piece, rest) = match find_outside(self.rest, self.separator) {
+            Some(end) => (&self.rest[..end], &self.rest[end + 1..]),
+            None => (self.rest, &self.rest[self.rest.len()..]),
+        };
+        self.ended_by_separator = piece.len() < self.rest.len();
+        self.rest = rest;
         Some(piece)
     }
 }
 
-/// Where `wanted` stands first outside quoted strings and angle brackets.
+/// Where `wanted` stands first outside quoted strings and angle brackets. What is not closed reaches to the end.
 pub(crate) fn find_outside(s: &[u8], wanted: u8) -> Option<usize> {
-    let (mut quoted, mut bracketed, mut i) = (false, false, 0);
-    while i < s.len() {
-        let b = s[i];
-        if quoted {
-            match b {
-                b'\\' => i += 1,
-                b'"' => quoted = false,
-                _ => {}
-            }
-        } else if b == wanted && !bracketed {
-            return Some(i);
-        } else {
-            match b {
-                b'"' => quoted = !bracketed,
-                b'<' => bracketed = true,
-                b'>' => bracketed = false,
-                _ => {}
-            }
-        }
-        i += 1;
+    let mut at = 0;
+    loop {
+        let found = at + memchr3(wanted, b'"', b'<', &s[at..])?;
+        at = match s[found] {
+            b if b == wanted => return Some(found),
+            b'"' => closing_quote(s, found + 1)? + 1,
+            _ => found + memchr(b'>', &s[found..])? + 1,
+        };
     }
-    None
+}
+
+/// Where the quoted string ends whose text starts at `at`.
+fn closing_quote(s: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        at += memchr2(b'"', b'\\', s.get(at..)?)?;
+        if s[at] == b'"' {
+            return Some(at);
+        }
+        at += 2;
+    }
 }
 
 /// One `name` or `name=value` parameter. A quoted value keeps its quotes: see [`quoted_text`].
@@ -65,6 +76,16 @@ pub struct Param<'a> {
     pub value: Option<&'a [u8]>,
 }
 
+impl<'a> Param<'a> {
+    fn of(text: &'a [u8]) -> Self {
+        // A quoted value may hold '=', but a name cannot be quoted: the first one is the one that separates.
+        match memchr(b'=', text) {
+            Some(i) => Param { name: trim(&text[..i]), value: Some(trim(&text[i + 1..])) },
+            None => Param { name: text, value: None },
+        }
+    }
+}
+
 /// The parameters behind a value: `;a=b;c`.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Params<'a>(pub &'a [u8]);
@@ -72,12 +93,7 @@ pub struct Params<'a>(pub &'a [u8]);
 impl<'a> Params<'a> {
     /// Each parameter in order.
     pub fn iter(self) -> impl Iterator<Item = Param<'a>> + Clone {
-        Split { rest: self.0, separator: b';' }.map(trim).filter(|p| !p.is_empty()).map(|text| {
-            match find_outside(text, b'=') {
-                Some(i) => Param { name: trim(&text[..i]), value: Some(trim(&text[i + 1..])) },
-                None => Param { name: text, value: None },
-            }
-        })
+        Split::new(self.0, b';').map(trim).filter(|p| !p.is_empty()).map(Param::of)
     }
 
     /// The first parameter of that name, compared without case.
@@ -90,18 +106,37 @@ impl<'a> Params<'a> {
         self.get(name).and_then(|p| p.value)
     }
 
-    /// Whether names are tokens and values tokens, hosts or quoted strings.
+    /// Whether names are tokens and values tokens, hosts or quoted strings, and no parameter is empty.
     ///
     /// # Errors
     /// [`Malformed`] otherwise.
     pub fn check(self) -> Result<(), Malformed> {
-        let good_value = |v: &[u8]| match v {
-            [] => false,
-            [b'"', ..] => quoted_text(v).is_some(),
-            v => v.iter().all(|&b| b > b' ' && b != 0x7f && !matches!(b, b'"' | b'<' | b'>' | b',' | b';')),
-        };
-        let ok = self.iter().all(|p| is_token(p.name) && p.value.is_none_or(good_value));
-        if ok { Ok(()) } else { Err(Malformed) }
+        self.check_unique(&[])
+    }
+
+    /// The same, and none of `names` occurs twice (section 7.3.1): nobody may read another value than we do.
+    pub(crate) fn check_unique(self, names: &[&str]) -> Result<(), Malformed> {
+        let mut seen = 0u32;
+        let mut split = Split::new(self.0, b';');
+        while let Some(piece) = split.next() {
+            let p = Param::of(trim(piece));
+            let good_value = match p.value {
+                None => true,
+                Some([]) => false,
+                Some(v @ [b'"', ..]) => quoted_text(v).is_some(),
+                Some(v) => v.iter().all(|&b| is_value_byte(b)),
+            };
+            if !is_token(p.name) || !good_value || (split.ended_by_separator && split.rest.is_empty()) {
+                return Err(Malformed);
+            }
+            if let Some(i) = names.iter().position(|n| p.name.eq_ignore_ascii_case(n.as_bytes())) {
+                if seen >> i & 1 == 1 {
+                    return Err(Malformed);
+                }
+                seen |= 1 << i;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -109,13 +144,78 @@ impl<'a> Params<'a> {
 /// quoted string.
 pub fn quoted_text(s: &[u8]) -> Option<&[u8]> {
     let inner = s.strip_prefix(b"\"")?;
-    let mut i = 0;
-    while i < inner.len() {
-        match inner[i] {
-            b'\\' => i += 2,
-            b'"' => return (i + 1 == inner.len()).then(|| &inner[..i]),
-            _ => i += 1,
+    let end = closing_quote(inner, 0)?;
+    (end + 1 == inner.len()).then(|| &inner[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_in_quotes_and_brackets_do_not_separate() {
+        for (text, elements) in [
+            ("a, b,c", &["a", "b", "c"][..]),
+            ("\"a,\\\",b\" <sip:c,d@e>;x=\"f,\", g", &["\"a,\\\",b\" <sip:c,d@e>;x=\"f,\"", "g"]),
+            (",, a ,\r\n ,b,", &["a", "b"]),
+            ("\"a, b", &["\"a, b"]),
+            ("<a, b", &["<a, b"]),
+            ("\"a\\", &["\"a\\"]),
+            ("a>, b", &["a>", "b"]),
+            (",", &[]),
+            ("", &[]),
+        ] {
+            let found: Vec<&[u8]> = split_list(text.as_bytes()).collect();
+            assert_eq!(found, elements.iter().map(|e| e.as_bytes()).collect::<Vec<_>>(), "{text}");
         }
     }
-    None
+
+    #[test]
+    fn white_space_may_stand_around_separators() {
+        let params = Params(b" a = 1\r\n ;\tB;c\t=\r\n \"x;=\\\"\" ");
+        assert_eq!(params.check(), Ok(()));
+        assert_eq!(params.value("a"), Some(b"1".as_slice()));
+        assert_eq!(params.get("b"), Some(Param { name: b"B", value: None }));
+        assert_eq!(params.value("C"), Some(b"\"x;=\\\"\"".as_slice()));
+        assert_eq!(params.get("d"), None);
+    }
+
+    #[test]
+    fn what_are_no_parameters_is_refused() {
+        for text in [
+            ";",
+            "a;",
+            ";a",
+            "a;;b",
+            "a=",
+            "=a",
+            "a b",
+            "a=\"x",
+            "a=\"x\\\"",
+            "a=\"x\"y",
+            "a=<b>",
+            "a=b c",
+            "a=b,c",
+        ] {
+            assert_eq!(Params(text.as_bytes()).check(), Err(Malformed), "{text}");
+        }
+        assert_eq!(Params(b"Branch=1;branch=2").check_unique(&["branch"]), Err(Malformed));
+        assert_eq!(Params(b"x=1;x=2").check_unique(&["branch"]), Ok(()));
+    }
+
+    #[test]
+    fn quoted_text_is_one_whole_quoted_string() {
+        for (text, inner) in [
+            ("\"\"", Some("")),
+            ("\"a\\\"b\"", Some("a\\\"b")),
+            ("\"a\\\\\"", Some("a\\\\")),
+            ("\"a\\\"", None),
+            ("\"a\" ", None),
+            ("\"a\"b\"", None),
+            ("\"", None),
+            ("a", None),
+        ] {
+            assert_eq!(quoted_text(text.as_bytes()), inner.map(str::as_bytes), "{text}");
+        }
+    }
 }

@@ -3,10 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use arrayvec::ArrayVec;
+use memchr::{memchr, memchr_iter, memrchr};
 
 use crate::chars::{decimal, is_hex, is_uri_byte};
 
-use super::{Malformed, Params};
+use super::{Malformed, Param, Params};
 
 /// `sip` or `sips`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -56,11 +57,10 @@ impl<'a> Host<'a> {
     /// [`Malformed`] when either part is not what RFC 3261 section 25.1 allows.
     pub fn parse_with_port(text: &'a [u8]) -> Result<(Self, Option<u16>), Malformed> {
         let (host, port) = if text.first() == Some(&b'[') {
-            let end = text.iter().position(|&b| b == b']').ok_or(Malformed)?;
-            let ip: Ipv6Addr = ascii(&text[1..end])?.parse().map_err(|_| Malformed)?;
-            (Host::Ip(IpAddr::V6(ip)), &text[end + 1..])
+            let end = memchr(b']', text).ok_or(Malformed)?;
+            (Host::Ip(IpAddr::V6(parse_ipv6(&text[1..end])?)), &text[end + 1..])
         } else {
-            let end = text.iter().position(|&b| b == b':').unwrap_or(text.len());
+            let end = memchr(b':', text).unwrap_or(text.len());
             (Host::parse_name(&text[..end])?, &text[end..])
         };
         let port = match port {
@@ -74,18 +74,39 @@ impl<'a> Host<'a> {
     }
 
     fn parse_name(text: &'a [u8]) -> Result<Self, Malformed> {
-        if text.first().is_some_and(u8::is_ascii_digit)
-            && let Ok(ip) = ascii(text)?.parse::<Ipv4Addr>()
-        {
-            return Ok(Host::Ip(IpAddr::V4(ip)));
+        // A toplabel is no number, so that an address is no name and a mistyped address neither. Any other label may
+        // start with a digit, even the last: containers are named so.
+        let labels = text.strip_suffix(b".").unwrap_or(text);
+        let last = memrchr(b'.', labels).map_or(labels, |i| &labels[i + 1..]);
+        if last.iter().all(u8::is_ascii_digit) {
+            return ascii(text)?
+                .parse::<Ipv4Addr>()
+                .map(|ip| Host::Ip(IpAddr::V4(ip)))
+                .map_err(|_| Malformed);
         }
-        let good = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
-        if text.is_empty() || text.len() > 255 || !text.iter().all(good) {
-            Err(Malformed)
-        } else {
-            Ok(Host::Name(text))
+        let mut dot_before = true;
+        for &b in labels {
+            let dot = b == b'.';
+            if (dot && dot_before) || !(dot || b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')) {
+                return Err(Malformed);
+            }
+            dot_before = dot;
         }
+        if text.len() > 255 { Err(Malformed) } else { Ok(Host::Name(text)) }
     }
+}
+
+/// An IPv6 address without brackets. The grammar of RFC 3261 itself produced `:::` before an IPv4 part; one colon of it
+/// is then ignored (RFC 5118 section 4.10).
+fn parse_ipv6(text: &[u8]) -> Result<Ipv6Addr, Malformed> {
+    if let Ok(ip) = ascii(text)?.parse() {
+        return Ok(ip);
+    }
+    let colons = memchr::memmem::find(text, b":::").ok_or(Malformed)?;
+    let mut shorter: ArrayVec<u8, 45> = ArrayVec::new();
+    shorter.try_extend_from_slice(&text[..colons]).map_err(|_| Malformed)?;
+    shorter.try_extend_from_slice(&text[colons + 1..]).map_err(|_| Malformed)?;
+    ascii(&shorter)?.parse().map_err(|_| Malformed)
 }
 
 fn ascii(s: &[u8]) -> Result<&str, Malformed> {
@@ -131,11 +152,11 @@ impl<'a> Uri<'a> {
     /// # Errors
     /// [`Malformed`] for what RFC 3261 section 25.1 does not allow. Any well-formed scheme is accepted.
     pub fn parse(text: &'a [u8]) -> Result<Self, Malformed> {
-        let colon = text.iter().position(|&b| b == b':').ok_or(Malformed)?;
+        let colon = memchr(b':', text).ok_or(Malformed)?;
         let (scheme, rest) = (&text[..colon], &text[colon + 1..]);
         let scheme_ok = scheme.first().is_some_and(u8::is_ascii_alphabetic)
             && scheme.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
-        if !scheme_ok || rest.is_empty() || !rest.iter().all(|&b| is_uri_byte(b) || b == b'`' || b == b'^') {
+        if !scheme_ok || rest.is_empty() || !rest.iter().all(|&b| is_uri_byte(b)) {
             return Err(Malformed);
         }
         if scheme.eq_ignore_ascii_case(b"sip") {
@@ -170,29 +191,34 @@ impl<'a> Uri<'a> {
 impl<'a> SipUri<'a> {
     fn parse_rest(scheme: Scheme, rest: &'a [u8]) -> Result<Self, Malformed> {
         // The user part may hold ';', '?' and '/' (section 25.1), so the '@' is looked for first, over everything.
-        let (userinfo, rest) = match rest.iter().position(|&b| b == b'@') {
+        let (userinfo, rest) = match memchr(b'@', rest) {
             Some(at) => (Some(&rest[..at]), &rest[at + 1..]),
             None => (None, rest),
         };
         let (user, password) = match userinfo {
             None => (None, None),
-            Some(info) => match info.iter().position(|&b| b == b':') {
+            Some(info) => match memchr(b':', info) {
                 Some(colon) => (Some(&info[..colon]), Some(&info[colon + 1..])),
                 None => (Some(info), None),
             },
         };
-        if user.is_some_and(|u| u.is_empty() || !escapes_ok(u)) {
+        if user.is_some_and(<[u8]>::is_empty) || !userinfo.is_none_or(escapes_ok) {
             return Err(Malformed);
         }
-        let question = rest.iter().position(|&b| b == b'?').unwrap_or(rest.len());
+        let question = memchr(b'?', rest).unwrap_or(rest.len());
         let (rest, headers) = (&rest[..question], rest.get(question + 1..).unwrap_or(b""));
-        let semicolon = rest.iter().position(|&b| b == b';').unwrap_or(rest.len());
+        let semicolon = memchr(b';', rest).unwrap_or(rest.len());
         let (host, port) = Host::parse_with_port(&rest[..semicolon])?;
         let params = Params(rest.get(semicolon + 1..).unwrap_or(b""));
-        if params.iter().any(|p| !escapes_ok(p.name) || p.value.is_some_and(|v| !escapes_ok(v))) {
+        if !escapes_ok(params.0) || params.iter().any(|p| p.name.is_empty() || p.value == Some(b"")) {
             return Err(Malformed);
         }
         Ok(SipUri { scheme, user, password, host, port, params, headers })
+    }
+
+    /// A parameter by its name, compared without case and with escapes resolved: `%6C%72` is `lr` (section 19.1.4).
+    pub fn param(&self, name: &str) -> Option<Param<'a>> {
+        self.params.iter().find(|p| same_name(p.name, name.as_bytes()))
     }
 
     /// The port, or the default of the scheme: 5060, for `sips` 5061.
@@ -206,8 +232,8 @@ impl<'a> SipUri<'a> {
     /// Where to send to, when the URI names an address: `maddr` before the host (section 19.1.1). Names need DNS
     /// (RFC 3263): `None`.
     pub fn socket_addr(&self) -> Option<SocketAddr> {
-        let host = match self.params.value("maddr") {
-            Some(maddr) => Host::parse_with_port(maddr).ok()?.0,
+        let host = match self.param("maddr") {
+            Some(maddr) => Host::parse_with_port(maddr.value?).ok()?.0,
             None => self.host,
         };
         Some(SocketAddr::new(host.ip()?, self.port_or_default()))
@@ -215,7 +241,7 @@ impl<'a> SipUri<'a> {
 
     /// Whether the parameter `lr` is there: a loose router (section 19.1.1).
     pub fn is_loose_router(&self) -> bool {
-        self.params.get("lr").is_some()
+        self.param("lr").is_some()
     }
 
     /// Equality as section 19.1.4 defines it.
@@ -230,75 +256,86 @@ impl<'a> SipUri<'a> {
     }
 }
 
-/// User and password: with case, an escaped character equals the plain one.
+/// More parameters or header components than this are compared as they stand, or comparing would take quadratic time.
+const COMPARED_PARTS_MAX: usize = 32;
+
+/// User and password: with case.
 fn same_part(a: Option<&[u8]>, b: Option<&[u8]>) -> bool {
     match (a, b) {
         (None, None) => true,
-        (Some(a), Some(b)) => unescaped(a).eq(unescaped(b)),
+        (Some(a), Some(b)) => characters(a).eq(characters(b)),
         (None, Some(_)) | (Some(_), None) => false,
     }
+}
+
+fn same_name(a: &[u8], b: &[u8]) -> bool {
+    // Nearly no name has an escape.
+    a.eq_ignore_ascii_case(b) || (memchr(b'%', a).is_some() || memchr(b'%', b).is_some()) && same_text(a, b)
+}
+
+fn same_text(a: &[u8], b: &[u8]) -> bool {
+    let lower = |c: Character| Character { byte: c.byte.to_ascii_lowercase(), ..c };
+    characters(a).map(lower).eq(characters(b).map(lower))
 }
 
 /// A parameter in both must match; `user`, `ttl`, `method`, `maddr` and `transport` in one only is a mismatch; any other
 /// parameter in one only is ignored (section 19.1.4; RFC 5954 keeps it).
 fn same_params(a: Params<'_>, b: Params<'_>) -> bool {
     let decisive = |name: &[u8]| {
-        ["user", "ttl", "method", "maddr", "transport"]
-            .iter()
-            .any(|d| name.eq_ignore_ascii_case(d.as_bytes()))
+        ["user", "ttl", "method", "maddr", "transport"].iter().any(|d| same_name(name, d.as_bytes()))
     };
     let covers = |a: Params<'_>, b: Params<'_>| {
-        a.iter().all(|p| match b.iter().find(|q| q.name.eq_ignore_ascii_case(p.name)) {
+        a.iter().all(|p| match b.iter().find(|q| same_name(q.name, p.name)) {
             Some(q) => match (p.value, q.value) {
-                (Some(v), Some(w)) => unescaped(v)
-                    .map(|b| b.to_ascii_lowercase())
-                    .eq(unescaped(w).map(|b| b.to_ascii_lowercase())),
+                (Some(v), Some(w)) => same_text(v, w),
                 (None, None) => true,
                 (Some(_), None) | (None, Some(_)) => false,
             },
             None => !decisive(p.name),
         })
     };
-    covers(a, b) && covers(b, a)
+    let few = |p: Params<'_>| p.iter().nth(COMPARED_PARTS_MAX).is_none();
+    a.0 == b.0 || (few(a) && few(b) && covers(a, b) && covers(b, a))
 }
 
 /// Header components are never ignored; their order does not matter.
 fn same_headers(a: &[u8], b: &[u8]) -> bool {
-    let covers = |a: &[u8], b: &[u8]| {
-        a.split(|&c| c == b'&').all(|x| b.split(|&c| c == b'&').any(|y| unescaped(x).eq(unescaped(y))))
-    };
-    a == b || (covers(a, b) && covers(b, a))
+    let parts = |s| <[u8]>::split(s, |&c| c == b'&');
+    let covers = |a, b| parts(a).all(|x| parts(b).any(|y| characters(x).eq(characters(y))));
+    let few = |s| parts(s).nth(COMPARED_PARTS_MAX).is_none();
+    a == b || (few(a) && few(b) && covers(a, b) && covers(b, a))
+}
+
+/// One character of a URI for comparing: an escaped character equals the plain one, unless it is reserved (section 19.1.4).
+#[derive(Copy, Clone, PartialEq, Eq)]
+struct Character {
+    byte: u8,
+    escaped_reserved: bool,
+}
+
+fn characters(s: &[u8]) -> impl Iterator<Item = Character> + '_ {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let (byte, len) = character_at(s, at)?;
+        at += len;
+        let reserved = matches!(byte, b';' | b'/' | b'?' | b':' | b'@' | b'&' | b'=' | b'+' | b'$' | b',');
+        Some(Character { byte, escaped_reserved: len > 1 && reserved })
+    })
 }
 
 /// Every `%` is followed by two hexadecimal digits.
 fn escapes_ok(s: &[u8]) -> bool {
-    let mut rest = s;
-    while let Some(i) = rest.iter().position(|&b| b == b'%') {
-        match rest.get(i + 1..i + 3) {
-            Some(two) if two.iter().all(|&b| is_hex(b)) => rest = &rest[i + 3..],
-            Some(_) | None => return false,
-        }
-    }
-    true
+    memchr_iter(b'%', s).all(|i| matches!(s.get(i + 1..i + 3), Some(&[a, b]) if is_hex(a) && is_hex(b)))
 }
 
-/// The bytes of a part with its escapes resolved.
-fn unescaped(s: &[u8]) -> impl Iterator<Item = u8> + '_ {
-    let mut i = 0;
-    std::iter::from_fn(move || {
-        let b = *s.get(i)?;
-        let digits = if b == b'%' { s.get(i + 1..i + 3) } else { None };
-        match digits.and_then(|d| Some((hex(d[0])?, hex(d[1])?))) {
-            Some((high, low)) => {
-                i += 3;
-                Some(high << 4 | low)
-            }
-            None => {
-                i += 1;
-                Some(b)
-            }
-        }
-    })
+/// The byte that a character stands for, and its length: three when it is escaped.
+fn character_at(s: &[u8], at: usize) -> Option<(u8, usize)> {
+    let b = *s.get(at)?;
+    let digits = if b == b'%' { s.get(at + 1..at + 3) } else { None };
+    match digits.and_then(|d| Some((hex(d[0])?, hex(d[1])?))) {
+        Some((high, low)) => Some((high << 4 | low, 3)),
+        None => Some((b, 1)),
+    }
 }
 
 fn hex(b: u8) -> Option<u8> {
@@ -308,8 +345,10 @@ fn hex(b: u8) -> Option<u8> {
 /// A user part with its escapes resolved: the canonical form of RFC 3261 section 10.3 step 5. `None` past `N` bytes.
 pub fn unescape<const N: usize>(part: &[u8]) -> Option<ArrayVec<u8, N>> {
     let mut out = ArrayVec::new();
-    for b in unescaped(part) {
-        out.try_push(b).ok()?;
+    let mut at = 0;
+    while let Some((byte, len)) = character_at(part, at) {
+        out.try_push(byte).ok()?;
+        at += len;
     }
     Some(out)
 }
@@ -343,6 +382,9 @@ mod tests {
         for (a, b) in [
             ("SIP:ALICE@AtLanTa.CoM;Transport=udp", "sip:alice@AtLanTa.CoM;Transport=UDP"),
             ("sip:bob@biloxi.com", "sip:bob@biloxi.com:5060"),
+            ("sip:a%3Bb@h", "sip:a;b@h"),
+            ("sip:bob@biloxi.com", "sips:bob@biloxi.com"),
+            ("sip:%00@h", "sip:%00%00@h"),
             ("sip:bob@biloxi.com", "sip:bob@biloxi.com;transport=udp"),
             ("sip:bob@biloxi.com", "sip:bob@biloxi.com:6000;transport=tcp"),
             ("sip:carol@chicago.com", "sip:carol@chicago.com?Subject=next%20meeting"),
@@ -377,11 +419,76 @@ mod tests {
             "sip:a@h:",
             "sip:a b@h",
             "sip:a%4@h",
+            "sip:a:%zz@h",
+            "sip:a@h;x=%",
+            "sip:a@h;=x",
+            "sip:a@h;x=",
+            "sip:a@b@h",
+            "sip:a@192.0.2.256",
+            "sip:a@192.0.2",
+            "sip:a@192.0.2.010",
+            "sip:911",
+            "sip:a..b",
+            "sip:.a",
+            "sip:.",
+            "sip:a@[2001:db8:::1:::2]",
+            "sip:a@[::1]5060",
+            "sip:a@h:50 60",
+            "sip:a\u{e9}@h",
             "1x:y",
             "sip:a@[::1",
             "sip:<a@h>",
         ] {
             assert!(Uri::parse(text.as_bytes()).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn hosts_are_names_or_addresses() {
+        for name in
+            ["3com.com", "example.com.", "a-b_c", "3f2a9c", "xn--bcher-kva.example", "1.2.3.4.in-addr"]
+        {
+            assert_eq!(Host::parse_with_port(name.as_bytes()), Ok((Host::Name(name.as_bytes()), None)));
+        }
+        for (text, ip, port) in [
+            ("192.0.2.1:5060", "192.0.2.1", Some(5060)),
+            ("[2001:db8::1]:65535", "2001:db8::1", Some(65535)),
+            ("[::ffff:192.0.2.1]", "::ffff:192.0.2.1", None),
+            ("[2001:db8:::192.0.2.1]", "2001:db8::192.0.2.1", None),
+        ] {
+            let ip = ip.parse().unwrap();
+            assert_eq!(Host::parse_with_port(text.as_bytes()), Ok((Host::Ip(ip), port)), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_schemes_are_taken_whole() {
+        for (text, scheme, rest) in [
+            (
+                "tel:+1-201-555-0123;phone-context=example.com",
+                "tel",
+                "+1-201-555-0123;phone-context=example.com",
+            ),
+            ("http://www.example.com", "http", "//www.example.com"),
+            ("soap.beep://192.0.2.103:3002", "soap.beep", "//192.0.2.103:3002"),
+        ] {
+            let Ok(Uri::Other { scheme: s, rest: r }) = Uri::parse(text.as_bytes()) else { panic!("{text}") };
+            assert_eq!((s, r), (scheme.as_bytes(), rest.as_bytes()));
+        }
+    }
+
+    /// The characters that section 25.1 allows in a user part, and the colon that ends it.
+    #[test]
+    fn a_user_part_may_hold_reserved_characters() {
+        let uri = Uri::parse(b"sip:a&b=c+d$e,f;g?h/i:p&=+$,@h;lr?x=y").unwrap().sip().unwrap();
+        assert_eq!(uri.user, Some(b"a&b=c+d$e,f;g?h/i".as_slice()));
+        assert_eq!((uri.password, uri.headers), (Some(b"p&=+$,".as_slice()), b"x=y".as_slice()));
+    }
+
+    #[test]
+    fn a_flood_of_parameters_is_compared_as_it_stands() {
+        let many = |last: &str| format!("sip:a@h{}{last}", ";p=1".repeat(20_000));
+        assert!(same(&many(""), &many("")));
+        assert!(!same(&many(";q"), &many(";r")));
     }
 }

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use memchr::memchr;
+
 use crate::chars::{decimal, is_lws, is_token, trim};
 
 use super::{Host, Malformed, Params};
@@ -25,26 +27,30 @@ pub struct Via<'a> {
 pub(crate) const MAGIC_COOKIE: &[u8] = b"z9hG4bK";
 
 impl<'a> Via<'a> {
-    /// Parses one element of a Via header.
+    /// Parses one element of a Via header. The protocol need not be SIP/2.0: a request of another version is answered,
+    /// too, and its Via says where to.
     ///
     /// # Errors
-    /// [`Malformed`] when it does not follow the grammar.
+    /// [`Malformed`] when it does not follow the grammar, or has one of the parameters of section 20.42 twice.
     pub fn parse(text: &'a [u8]) -> Result<Self, Malformed> {
         // sent-protocol = name SLASH version SLASH transport, white space allowed around each slash.
-        let first = text.iter().position(|&b| b == b'/').ok_or(Malformed)?;
-        let second = first + 1 + text[first + 1..].iter().position(|&b| b == b'/').ok_or(Malformed)?;
+        let first = memchr(b'/', text).ok_or(Malformed)?;
+        let second = first + 1 + memchr(b'/', &text[first + 1..]).ok_or(Malformed)?;
         let (name, version) = (trim(&text[..first]), trim(&text[first + 1..second]));
         let start = second + 1 + text[second + 1..].iter().position(|&b| !is_lws(b)).ok_or(Malformed)?;
         let end = start + text[start..].iter().position(|&b| is_lws(b)).ok_or(Malformed)?;
         let transport = &text[start..end];
-        if !name.eq_ignore_ascii_case(b"SIP") || version != b"2.0" || !is_token(transport) {
+        if !is_token(name) || !is_token(version) || !is_token(transport) {
             return Err(Malformed);
         }
-        let semicolon = end + text[end..].iter().position(|&b| b == b';').unwrap_or(text.len() - end);
-        let sent_by = trim(&text[end..semicolon]);
+        let semicolon = memchr(b';', &text[end..]).map(|i| end + i);
+        let sent_by = trim(&text[end..semicolon.unwrap_or(text.len())]);
         let (host, port) = parse_sent_by(sent_by)?;
-        let params = Params(text.get(semicolon + 1..).unwrap_or(b""));
-        params.check()?;
+        let params = Params(semicolon.map_or(b"", |i| &text[i + 1..]));
+        if semicolon.is_some() && params.0.is_empty() {
+            return Err(Malformed);
+        }
+        params.check_unique(&["branch", "received", "rport", "maddr", "ttl"])?;
         Ok(Via { transport, host, sent_by, port, params })
     }
 
@@ -66,23 +72,31 @@ impl<'a> Via<'a> {
     }
 
     /// Where a response goes over UDP (RFC 3261 section 18.2.2, RFC 3581 section 4): `maddr`, else `received` with
-    /// `rport`, else `received`, else sent-by. `None` when that is a host name: DNS would be needed.
+    /// `rport`, else `received`, else sent-by. `None` when that is a host name (DNS would be needed), or when no single
+    /// host is meant: a response is never sent to a broadcast, multicast or unspecified address or to port 0, or else
+    /// anybody could have us do so (RFC 4475 section 3.3.10).
     pub fn response_addr(&self) -> Option<SocketAddr> {
-        let sent_by_port = self.port.unwrap_or(5060);
-        if let Some(maddr) = self.params.value("maddr") {
-            return Some(SocketAddr::new(parse_ip(maddr)?, sent_by_port));
-        }
-        let ip = match self.params.value("received") {
-            Some(received) => parse_ip(received)?,
-            None => self.host.ip()?,
+        let sent_by_port =
+            self.port.unwrap_or(if self.transport.eq_ignore_ascii_case(b"TLS") { 5061 } else { 5060 });
+        let (ip, port) = match self.params.value("maddr") {
+            Some(maddr) => (parse_ip(maddr)?, sent_by_port),
+            None => {
+                let ip = match self.params.value("received") {
+                    Some(received) => parse_ip(received)?,
+                    None => self.host.ip()?,
+                };
+                let rport = self.params.value("rport").and_then(decimal).and_then(|n| u16::try_from(n).ok());
+                (ip, rport.filter(|&p| p > 0).unwrap_or(sent_by_port))
+            }
         };
-        let rport = self
-            .params
-            .value("rport")
-            .and_then(decimal)
-            .and_then(|n| u16::try_from(n).ok())
-            .filter(|&p| p > 0);
-        Some(SocketAddr::new(ip, rport.unwrap_or(sent_by_port)))
+        (is_unicast(ip) && port > 0).then_some(SocketAddr::new(ip, port))
+    }
+}
+
+fn is_unicast(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(v4) => !(v4.is_broadcast() || v4.is_multicast() || v4.is_unspecified()),
+        IpAddr::V6(v6) => !(v6.is_multicast() || v6.is_unspecified()),
     }
 }
 
@@ -119,6 +133,15 @@ mod tests {
             ("SIP / 2.0 / UDP\r\n [2001:db8::9] : 5066 ;received=[2001:db8::1]", Some("[2001:db8::1]:5066")),
             ("SIP/2.0/UDP [2001:db8::9];received=2001:db8::1", Some("[2001:db8::1]:5060")),
             ("SIP/2.0/UDP host.example", None),
+            ("SIP/2.0/TLS 192.0.2.1", Some("192.0.2.1:5061")),
+            ("SIP/2.0/UDP 192.0.2.1;rport=0", Some("192.0.2.1:5060")),
+            ("SIP/2.0/UDP 192.0.2.1;rport=70000;received=192.0.2.9", Some("192.0.2.9:5060")),
+            ("SIP/2.0/UDP 192.0.2.1;received=nowhere", None),
+            ("SIP/2.0/UDP 255.255.255.255", None),
+            ("SIP/2.0/UDP 192.0.2.1;received=0.0.0.0", None),
+            ("SIP/2.0/UDP 192.0.2.1;maddr=224.0.1.75", None),
+            ("SIP/2.0/UDP [::ffff:255.255.255.255]", None),
+            ("SIP/2.0/UDP 192.0.2.1:0", None),
         ] {
             assert_eq!(
                 Via::parse(via.as_bytes()).unwrap().response_addr(),
@@ -128,6 +151,27 @@ mod tests {
         }
     }
 
+    /// RFC 3261 section 25.1: SLASH, COLON, SEMI and EQUAL allow white space around them.
+    #[test]
+    fn white_space_may_stand_around_separators() {
+        let via =
+            Via::parse(b"SIP\t/\r\n 2.0 / TCP\r\n\thost.example\t:\r\n 5070 ; branch =\r\n z9hG4bKa ;rport")
+                .unwrap();
+        assert_eq!((via.transport, via.sent_by), (b"TCP".as_slice(), b"host.example\t:\r\n 5070".as_slice()));
+        assert_eq!((via.host, via.port), (Host::Name(b"host.example"), Some(5070)));
+        assert_eq!(via.cookie_branch(), Some(b"z9hG4bKa".as_slice()));
+        assert!(via.wants_rport());
+    }
+
+    /// RFC 4475 section 3.1.2.16: a request of another version says where its 505 goes.
+    #[test]
+    fn another_protocol_version_is_still_a_via() {
+        assert_eq!(
+            Via::parse(b"SIP/7.0/UDP 192.0.2.1").unwrap().response_addr(),
+            Some("192.0.2.1:5060".parse().unwrap())
+        );
+    }
+
     #[test]
     fn what_is_no_via_is_refused() {
         for via in [
@@ -135,7 +179,14 @@ mod tests {
             "SIP/2.0/UDP",
             "SIP/2.0/UDP ",
             "SIP/2.0 UDP h",
-            "SIP/3.0/UDP h",
+            "SIP/2.0/UD@ h",
+            "SIP//UDP h",
+            "SIP/2.0/UDP h;",
+            "SIP/2.0/UDP h;;branch=1",
+            "SIP/2.0/UDP h;branch=1;Branch=2",
+            "SIP/2.0/UDP h;received=192.0.2.1;received=192.0.2.2",
+            "SIP/2.0/UDP h 5060",
+            "SIP/2.0/UDP h : ",
             "SIP/2.0/UDP h:x",
             "SIP/2.0/UDP h:99999",
             "SIP/2.0/UDP h;bra nch=1",
