@@ -22,6 +22,8 @@ pub(crate) struct FlightId(pub(crate) u32);
 pub(crate) struct Flight {
     pub(crate) from: u32,
     pub(crate) to: u32,
+    /// The link that it is on, or came by.
+    pub(crate) link: u32,
     /// XXH3 of the payload, for the trace.
     pub(crate) hash: u64,
     block: u32,
@@ -67,6 +69,7 @@ impl Flights {
         let flight = Flight {
             from,
             to: u32::MAX,
+            link: u32::MAX,
             hash,
             block,
             len: bytes.len() as u16,
@@ -92,6 +95,10 @@ impl Flights {
 
     pub(crate) fn set_destination(&mut self, id: FlightId, to: u32) {
         self.entries[id.0 as usize].to = to;
+    }
+
+    pub(crate) fn set_link(&mut self, id: FlightId, link: usize) {
+        self.entries[id.0 as usize].link = link as u32;
     }
 
     pub(crate) fn bytes(&self, id: FlightId) -> &[u8] {

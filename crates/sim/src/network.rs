@@ -129,6 +129,7 @@ impl Network {
         let separated = self.partitions.separates(hosts.0, hosts.1);
         let len = self.flights.get(flight).len();
         let index = self.link_index(hosts);
+        self.flights.set_link(flight, index);
         let (link, counters) = &mut self.links[index];
         counters.sent += 1;
         counters.sent_bytes += len as u64;
@@ -166,11 +167,8 @@ impl Network {
     pub(crate) fn arrive(&mut self) -> Option<(FlightId, usize)> {
         let (_, id) = self.arrivals.pop()?;
         let flight = self.flights.get(FlightId(id));
-        let (from, to) = (flight.from as usize, flight.to as usize);
-        let hosts = (self.ends[from].1, self.ends[to].1);
-        let index = self.link_index(hosts);
-        self.links[index].1.arrived += 1;
-        Some((FlightId(id), to))
+        self.links[flight.link as usize].1.arrived += 1;
+        Some((FlightId(id), flight.to as usize))
     }
 
     /// A datagram, or a copy, comes to an end after it had left its link.

@@ -97,7 +97,12 @@ fn some_system(seed: u64) -> (Sim<Puppet, FixedCost>, Vec<HostId>, Vec<NodeId>) 
         let to = address(rng.below(nodes.len() as u64 + 1) as usize);
         let order = match rng.below(20) {
             0 => Order::Arm(us(rng.below(200_000))),
-            _ => Order::Send(to, vec![b'?'; rng.below(1500) as usize]),
+            _ => {
+                // Eight bounces at most: links that copy a fifth of what passes would feed longer chains for ever.
+                let mut bytes = vec![b'x'; rng.below(1500) as usize];
+                bytes.iter_mut().take(rng.below(9) as usize).for_each(|byte| *byte = b'?');
+                Order::Send(to, bytes)
+            }
         };
         sim.command_at(at, node, order).unwrap();
     }
@@ -170,7 +175,7 @@ proptest! {
             let puppet = Puppet::echoing(sim.address(node), sim.rng("again", node.number().into()));
             sim.fault(Fault::Restart(node, Box::new(puppet))).unwrap();
         }
-        // Whatever is still bouncing loses a byte per bounce; nothing sends by itself.
+        // Whatever is still bouncing loses a byte per bounce, and nothing sends by itself.
         while let Some(at) = sim.next_at() {
             sim.run_until(at).unwrap();
             while sim.poll_event().is_some() {}
@@ -206,7 +211,7 @@ fn a_seed_has_one_trace_hash() {
     assert_ne!(hash(1), hash(2));
 }
 
-const GOLDEN: u64 = 0xd5cc_1bd9_15ad_8d8a;
+const GOLDEN: u64 = 0xbe00_689f_76d5_74c0;
 
 /// What one link draws does not depend on the traffic of another.
 #[test]
