@@ -1,1 +1,246 @@
-//! To be written.
+//! The proxy: transaction-stateful, with a registrar for its domains (RFC 3261 sections 10 and 16).
+//!
+//! What comes in is sorted here; `request` decides what becomes of a new request, `forward` sends it on, `response`
+//! takes the answers. Transactions do the repeating, the location service knows where users are, the authenticator who
+//! they are.
+//!
+//! Invariants: every forwarded INVITE gets exactly one final response, or any number of 2xx (RFC 6026); no other request
+//! is ever answered with 408 (RFC 4320); a message of another owner's transaction is passed on unchanged, never acted on.
+//! Lacks: DNS (next hops are addresses), streams, dialogs (a Record-Route carries what is needed of them).
+
+mod config;
+mod context;
+mod forward;
+mod request;
+mod response;
+mod route;
+mod stats;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use busyhour_engine::{Flow, HashSeed, Instant, Message, Node, Rng, Sink};
+use busyhour_sip as sip;
+use busyhour_sip::Writer;
+
+use crate::auth::Authenticator;
+use crate::location::Location;
+use crate::registrar::Registrar;
+use crate::transactions::{Signal, Transactions};
+
+pub use config::{Config, Domain};
+use context::{Branch, Context};
+pub use stats::{Drop, Stats};
+
+/// What the rest of the system orders a proxy to do.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Tell load balancers that no new calls are wanted (OPTIONS gets 503); calls that come are served all the same.
+    Drain,
+    /// Take new calls again.
+    Resume,
+    /// The membership has changed.
+    Members {
+        /// Transactions from here on count under this epoch.
+        epoch: u64,
+        /// Balancers and proxies of the cluster, in place of those named before.
+        trusted: Vec<std::net::SocketAddr>,
+    },
+    /// Send an [`Event::Report`].
+    Report,
+}
+
+/// What a proxy tells the rest of the system.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The answer to [`Command::Report`].
+    Report(Box<Stats>),
+}
+
+/// A proxy and registrar.
+pub struct Proxy {
+    config: Config,
+    auth: Authenticator,
+    registrar: Registrar,
+    location: Box<dyn Location + Send>,
+    transactions: Transactions<Context, Branch>,
+    rng: Rng,
+    /// Shared by the cluster: stateless To tags, dialog cookies, loop hashes.
+    key: HashSeed,
+    draining: bool,
+    epoch: u64,
+    live_by_epoch: VecDeque<(u64, usize)>,
+    next_sweep: Option<Instant>,
+    stats: Stats,
+    events: VecDeque<Event>,
+}
+
+/// How often expired bindings are looked for.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+impl Proxy {
+    /// A proxy with these settings. `key` is the cluster's, the same on every proxy and unknown to others; `seed` is
+    /// this node's own.
+    pub fn new(
+        config: Config,
+        auth: Authenticator,
+        registrar: Registrar,
+        location: Box<dyn Location + Send>,
+        key: HashSeed,
+        seed: u64,
+    ) -> Self {
+        let mut rng = Rng::from_seed(seed);
+        let transactions = Transactions::new(config.transactions, rng.hash_seed());
+        Proxy {
+            config,
+            auth,
+            registrar,
+            location,
+            transactions,
+            rng,
+            key,
+            draining: false,
+            epoch: 0,
+            live_by_epoch: VecDeque::new(),
+            next_sweep: None,
+            stats: Stats::default(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// What has been counted so far.
+    pub fn stats(&self) -> Stats {
+        let mut stats = self.stats.clone();
+        stats.transactions = self.transactions.stats();
+        stats.live = self.transactions.len();
+        stats.open = self.transactions.open();
+        stats.epoch = self.epoch;
+        stats.live_by_epoch = self.live_by_epoch.iter().copied().collect();
+        stats
+    }
+
+    /// Counts a server transaction that has begun under the current epoch.
+    fn begun(&mut self) {
+        match self.live_by_epoch.back_mut() {
+            Some((epoch, count)) if *epoch == self.epoch => *count += 1,
+            Some(_) | None => self.live_by_epoch.push_back((self.epoch, 1)),
+        }
+    }
+
+    /// Counts a server transaction that is over.
+    fn ended(&mut self, context: &Context) {
+        if let Some((_, count)) = self.live_by_epoch.iter_mut().find(|(epoch, _)| *epoch == context.epoch) {
+            *count -= 1;
+        }
+        while self.live_by_epoch.front().is_some_and(|&(epoch, count)| count == 0 && epoch != self.epoch) {
+            self.live_by_epoch.pop_front();
+        }
+    }
+
+    /// The To tag of every answer that is given without a transaction: an ACK that carries it belongs to such an answer.
+    fn stateless_tag(&self, essentials: &sip::Essentials<'_>) -> [u8; 16] {
+        let from_tag = essentials.from.tag().unwrap_or(b"");
+        hex(self.key.hash(&[b"tag", essentials.call_id, from_tag]))
+    }
+
+    fn sweep(&mut self, now: Instant) {
+        if self.next_sweep.is_some_and(|at| at <= now) {
+            self.location.expire(now);
+            self.next_sweep = None;
+        }
+        if self.next_sweep.is_none() && !self.location.is_empty() {
+            self.next_sweep = Some(now + SWEEP_INTERVAL);
+        }
+    }
+}
+
+impl Node for Proxy {
+    type Command = Command;
+    type Event = Event;
+
+    fn handle_message(&mut self, now: Instant, message: Message<'_>, out: &mut impl Sink) {
+        match sip::Message::parse(message.bytes) {
+            Ok(parsed) if parsed.method().is_some() => self.handle_request(now, &parsed, message.flow, out),
+            Ok(parsed) => self.handle_response(now, &parsed, out),
+            Err(error) => self.stats.drop_for(error.into()),
+        }
+    }
+
+    fn handle_command(&mut self, _now: Instant, command: Command, _out: &mut impl Sink) {
+        match command {
+            Command::Drain => self.draining = true,
+            Command::Resume => self.draining = false,
+            Command::Members { epoch, trusted } => {
+                self.epoch = self.epoch.max(epoch);
+                self.config.trusted = trusted;
+            }
+            Command::Report => self.events.push_back(Event::Report(Box::new(self.stats()))),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant, out: &mut impl Sink) {
+        self.transactions.handle_timeout(now, out);
+        while let Some(signal) = self.transactions.poll_signal() {
+            match signal {
+                Signal::ClientTimedOut(id, branch, _) => self.branch_timed_out(now, id, branch, out),
+                Signal::Alarm(id) => self.alarm(now, id, out),
+                Signal::ServerEnded(_, context) => self.ended(&context),
+            }
+        }
+        self.sweep(now);
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        match (self.transactions.next_deadline(), self.next_sweep) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+}
+
+fn hex(n: u64) -> [u8; 16] {
+    let mut text = [0; 16];
+    Writer::new(&mut text).put_hex(n);
+    text
+}
+
+/// A request on its way through the proxy.
+#[derive(Copy, Clone)]
+struct Incoming<'a, 'm> {
+    message: &'m sip::Message<'a>,
+    essentials: sip::Essentials<'a>,
+    flow: Flow,
+    /// Another member passed it on: the topmost Via is that of the balancer before it, and was right when it was put there.
+    passed: bool,
+    /// The source is a member of the cluster.
+    trusted: bool,
+}
+
+impl Incoming<'_, '_> {
+    /// Where answers go over UDP (RFC 3261 section 18.2.2, RFC 3581 section 4).
+    fn reply_to(&self) -> Flow {
+        let via = &self.essentials.via;
+        let port = via.port.unwrap_or(5060);
+        let peer = if let Some(maddr) =
+            via.params.value("maddr").and_then(|m| std::str::from_utf8(m).ok()?.parse().ok())
+        {
+            std::net::SocketAddr::new(maddr, port)
+        } else if self.passed {
+            via.response_addr().unwrap_or(self.flow.peer)
+        } else if via.wants_rport() {
+            self.flow.peer
+        } else {
+            std::net::SocketAddr::new(self.flow.peer.ip(), port)
+        };
+        Flow { local: self.flow.local, peer }
+    }
+
+    /// What the topmost Via is stamped with, if it is.
+    fn stamp(&self) -> Option<std::net::SocketAddr> {
+        (!self.passed).then_some(self.flow.peer)
+    }
+}

@@ -63,8 +63,8 @@ pub struct Stats {
 /// What a timer has to tell the TU. The transaction is over except after an `Alarm`.
 #[derive(Debug)]
 pub enum Signal<S, C> {
-    /// Nobody answered: Timer B or F.
-    ClientTimedOut(ClientId, C),
+    /// Nobody answered: Timer B or F. With how often the request was sent again.
+    ClientTimedOut(ClientId, C, u16),
     /// An alarm that the TU set has gone off.
     Alarm(ClientId),
     /// A server transaction is over; this is what the TU kept with it.
@@ -78,6 +78,8 @@ struct Server<S> {
     request: Vec<u8>,
     last_response: Vec<u8>,
     timer: Option<(TimerId, Instant)>,
+    /// Counted in `Transactions::open`.
+    open: bool,
     data: S,
 }
 
@@ -89,6 +91,7 @@ struct Client<C> {
     request: Vec<u8>,
     timer: Option<(TimerId, Instant)>,
     alarm: Option<TimerId>,
+    retransmissions: u16,
     data: C,
 }
 
@@ -107,6 +110,8 @@ pub struct Transactions<S, C> {
     clients: SlotMap<ClientId, Client<C>>,
     server_index: PrehashedMap<ServerId>,
     client_index: PrehashedMap<ClientId>,
+    /// Server transactions that wait for a final response.
+    open: usize,
     wheel: Wheel<Due>,
     signals: VecDeque<Signal<S, C>>,
     buffers: Buffers,
@@ -123,6 +128,7 @@ impl<S, C> Transactions<S, C> {
             clients: SlotMap::with_key(),
             server_index: PrehashedMap::default(),
             client_index: PrehashedMap::default(),
+            open: 0,
             wheel: Wheel::new(),
             signals: VecDeque::new(),
             buffers: Buffers::default(),
@@ -143,6 +149,11 @@ impl<S, C> Transactions<S, C> {
     /// How many server and client transactions there are.
     pub fn len(&self) -> (usize, usize) {
         (self.servers.len(), self.clients.len())
+    }
+
+    /// How many server transactions wait for a final response.
+    pub fn open(&self) -> usize {
+        self.open
     }
 
     /// True when there is no transaction at all.
@@ -189,9 +200,11 @@ impl<S, C> Transactions<S, C> {
             request,
             last_response: Vec::new(),
             timer: None,
+            open: true,
             data,
         });
         self.server_index.insert(key, id);
+        self.open += 1;
         self.stats.servers += 1;
         self.rearm_server(id);
         Ok(id)
@@ -274,6 +287,7 @@ impl<S, C> Transactions<S, C> {
     /// RFC 4320 section 4.2 forbids to answer.
     pub fn end_server(&mut self, id: ServerId) -> Option<S> {
         let server = self.servers.remove(id)?;
+        self.open -= usize::from(server.open);
         if self.server_index.get(&server.key) == Some(&id) {
             self.server_index.remove(&server.key);
         }
@@ -320,7 +334,16 @@ impl<S, C> Transactions<S, C> {
         // A datagram that the driver had no room for is as good as lost on the way: the timers send it again.
         self.stats.unsent += u64::from(out.send_bytes(to, &request).is_err());
         let machine = ClientMachine::start(now, &self.config.timers, method);
-        let id = self.clients.insert(Client { machine, key, to, request, timer: None, alarm: None, data });
+        let id = self.clients.insert(Client {
+            machine,
+            key,
+            to,
+            request,
+            timer: None,
+            alarm: None,
+            retransmissions: 0,
+            data,
+        });
         self.client_index.insert(key, id);
         self.stats.clients += 1;
         self.rearm_client(id);
@@ -390,6 +413,13 @@ impl<S, C> Transactions<S, C> {
         action.deliver
     }
 
+    /// The branch of a client transaction that is still pending.
+    pub fn branch_of(&self, id: ClientId) -> Option<Vec<u8>> {
+        let client = self.clients.get(id).filter(|c| c.machine.needs_request())?;
+        let request = Message::parse(&client.request).expect("what was sent can be parsed");
+        request.top_via().ok()?.branch().map(<[u8]>::to_vec)
+    }
+
     /// What the TU keeps with a client transaction.
     pub fn client_data(&mut self, id: ClientId) -> Option<&mut C> {
         self.clients.get_mut(id).map(|c| &mut c.data)
@@ -400,9 +430,9 @@ impl<S, C> Transactions<S, C> {
         self.clients.get(id).is_some_and(|c| c.machine.needs_request())
     }
 
-    /// Where a client transaction's request went.
-    pub fn client_flow(&self, id: ClientId) -> Option<Flow> {
-        self.clients.get(id).map(|c| c.to)
+    /// How often a client transaction's request has been sent again.
+    pub fn retransmissions(&self, id: ClientId) -> u16 {
+        self.clients.get(id).map_or(0, |c| c.retransmissions)
     }
 
     /// Sets the alarm of a client transaction (Timer C and the like), in place of the one set before.
@@ -482,12 +512,14 @@ impl<S, C> Transactions<S, C> {
         let action = client.machine.on_timeout(now, &self.config.timers);
         if action.retransmit {
             self.stats.request_retransmissions += 1;
+            client.retransmissions = client.retransmissions.saturating_add(1);
             self.stats.unsent += u64::from(out.send_bytes(client.to, &client.request).is_err());
         }
         if action.timed_out {
             self.stats.timeouts += 1;
+            let retransmissions = client.retransmissions;
             if let Some(data) = self.end_client(id) {
-                self.signals.push_back(Signal::ClientTimedOut(id, data));
+                self.signals.push_back(Signal::ClientTimedOut(id, data, retransmissions));
             }
             return;
         }
@@ -521,6 +553,10 @@ impl<S, C> Transactions<S, C> {
                 self.signals.push_back(Signal::ServerEnded(id, data));
             }
             return;
+        }
+        if server.open && !server.machine.is_open() {
+            server.open = false;
+            self.open -= 1;
         }
         if !server.machine.is_open() && !server.request.is_empty() {
             self.buffers.give(std::mem::take(&mut server.request));
