@@ -104,10 +104,12 @@ impl Fleet {
             answered_at: None,
         });
         self.leg_index.insert(dialog, leg);
-        if ring_after.is_zero() {
-            self.respond(now, id, 180, true, out);
-        } else if ring_after < answer_after {
-            self.timers.insert(now + ring_after, Timer::Ring(leg));
+        match ring_after {
+            Some(Duration::ZERO) => self.respond(now, id, 180, true, out),
+            Some(after) if after < answer_after => {
+                self.timers.insert(now + after, Timer::Ring(leg));
+            }
+            Some(_) | None => {}
         }
         if answer_after.is_zero() {
             self.answer(now, leg, out);

@@ -29,8 +29,9 @@ pub struct Config {
     pub users: Vec<User>,
     /// The `expires` that registrations ask for, in seconds.
     pub register_expires_s: u32,
-    /// Whether registrations are refreshed when five sixths of what was granted have passed.
-    pub refresh: bool,
+    /// How long after a registration it is refreshed, but never later than five sixths of what was granted; `None`:
+    /// never.
+    pub refresh_after: Option<Duration>,
     /// How calls are answered.
     pub answer: Answering,
     /// How long a caller lets it ring before it sends CANCEL.
@@ -46,8 +47,8 @@ pub struct Config {
 /// How a fleet answers calls.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Answering {
-    /// From the INVITE to the 180; zero leaves the 180 out when the answer is immediate, too.
-    pub ring_after: Duration,
+    /// From the INVITE to the 180; `None`: no 180.
+    pub ring_after: Option<Duration>,
     /// From the INVITE to the 200.
     pub answer_after: Duration,
     /// The share of calls (0 to 1) that get 486 instead.
@@ -55,8 +56,8 @@ pub struct Answering {
 }
 
 impl Default for Answering {
-    /// At once.
+    /// 180 and 200, both at once.
     fn default() -> Self {
-        Answering { ring_after: Duration::ZERO, answer_after: Duration::ZERO, busy_share: 0.0 }
+        Answering { ring_after: Some(Duration::ZERO), answer_after: Duration::ZERO, busy_share: 0.0 }
     }
 }

@@ -100,10 +100,10 @@ impl Fleet {
         {
             return self.send_register(now, Registration { challenged: true, ..r }, Some(&challenge), out);
         }
-        if status == 200 && self.config.refresh {
+        if let (200, Some(after)) = (status, self.config.refresh_after) {
             let granted = self.granted(message).unwrap_or(self.config.register_expires_s);
-            let after = std::time::Duration::from_secs(u64::from(granted)) * 5 / 6;
-            self.timers.insert(now + after, Timer::Refresh(r.user));
+            let latest = std::time::Duration::from_secs(u64::from(granted)) * 5 / 6;
+            self.timers.insert(now + after.min(latest), Timer::Refresh(r.user));
         }
         self.registered(now, r, Some(status));
     }
