@@ -5,6 +5,7 @@ const LWS: u8 = 2;
 const HEX: u8 = 4;
 const URI: u8 = 8;
 const VALUE: u8 = 16;
+const HOST: u8 = 32;
 
 static CLASS: [u8; 256] = {
     let mut t = [0u8; 256];
@@ -31,6 +32,10 @@ static CLASS: [u8; 256] = {
         if b > b' ' && b != 0x7f && !matches!(b, b'"' | b'<' | b'>' | b',' | b';') {
             t[i] |= VALUE;
         }
+        // What may stand in a host name; the underscore is no part of the grammar, but of many a name.
+        if b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_') {
+            t[i] |= HOST;
+        }
         i += 1;
     }
     t
@@ -55,6 +60,10 @@ pub(crate) fn is_hex(b: u8) -> bool {
 
 pub(crate) fn is_uri_byte(b: u8) -> bool {
     CLASS[b as usize] & URI != 0
+}
+
+pub(crate) fn is_host_byte(b: u8) -> bool {
+    CLASS[b as usize] & HOST != 0
 }
 
 pub(crate) fn is_value_byte(b: u8) -> bool {

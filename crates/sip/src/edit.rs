@@ -205,6 +205,7 @@ impl<'a, 'm> Edits<'a, 'm> {
     ///
     /// # Errors
     /// [`TooLong`] when edits did not fit, or the message would pass [`crate::MESSAGE_BYTES_MAX`].
+    #[allow(clippy::len_without_is_empty, reason = "no message is empty")]
     pub fn len(&self) -> Result<usize, TooLong> {
         let cut: usize = self.splices.iter().map(|s| usize::from(s.end - s.start)).sum();
         let put: usize = self.splices.iter().map(|s| usize::from(s.text_end - s.text_start)).sum();

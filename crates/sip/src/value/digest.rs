@@ -266,6 +266,7 @@ impl<'a> Challenge<'a> {
     ///
     /// # Panics
     /// When the algorithm is one that is not spoken here.
+    #[allow(clippy::too_many_arguments, reason = "each goes into the digest")]
     pub fn write_credentials(
         &self,
         w: &mut Writer<'_>,

@@ -3,9 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use arrayvec::ArrayVec;
-use memchr::{memchr, memchr_iter, memrchr};
+use memchr::{memchr, memchr_iter};
 
-use crate::chars::{decimal, is_hex, is_uri_byte};
+use crate::chars::{decimal, is_hex, is_host_byte, is_uri_byte};
 
 use super::{Malformed, Param, Params};
 
@@ -57,10 +57,10 @@ impl<'a> Host<'a> {
     /// [`Malformed`] when either part is not what RFC 3261 section 25.1 allows.
     pub fn parse_with_port(text: &'a [u8]) -> Result<(Self, Option<u16>), Malformed> {
         let (host, port) = if text.first() == Some(&b'[') {
-            let end = memchr(b']', text).ok_or(Malformed)?;
+            let end = position(text, b']').ok_or(Malformed)?;
             (Host::Ip(IpAddr::V6(parse_ipv6(&text[1..end])?)), &text[end + 1..])
         } else {
-            let end = memchr(b':', text).unwrap_or(text.len());
+            let end = position(text, b':').unwrap_or(text.len());
             (Host::parse_name(&text[..end])?, &text[end..])
         };
         let port = match port {
@@ -77,20 +77,16 @@ impl<'a> Host<'a> {
         // A toplabel is no number, so that an address is no name and a mistyped address neither. Any other label may
         // start with a digit, even the last: containers are named so.
         let labels = text.strip_suffix(b".").unwrap_or(text);
-        let last = memrchr(b'.', labels).map_or(labels, |i| &labels[i + 1..]);
+        let last = labels.iter().rposition(|&b| b == b'.').map_or(labels, |i| &labels[i + 1..]);
         if last.iter().all(u8::is_ascii_digit) {
             return ascii(text)?
                 .parse::<Ipv4Addr>()
                 .map(|ip| Host::Ip(IpAddr::V4(ip)))
                 .map_err(|_| Malformed);
         }
-        let mut dot_before = true;
-        for &b in labels {
-            let dot = b == b'.';
-            if (dot && dot_before) || !(dot || b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')) {
-                return Err(Malformed);
-            }
-            dot_before = dot;
+        let empty_label = labels.first() == Some(&b'.') || labels.windows(2).any(|two| two == b"..");
+        if empty_label || !labels.iter().all(|&b| is_host_byte(b)) {
+            return Err(Malformed);
         }
         if text.len() > 255 { Err(Malformed) } else { Ok(Host::Name(text)) }
     }
@@ -102,11 +98,16 @@ fn parse_ipv6(text: &[u8]) -> Result<Ipv6Addr, Malformed> {
     if let Ok(ip) = ascii(text)?.parse() {
         return Ok(ip);
     }
-    let colons = memchr::memmem::find(text, b":::").ok_or(Malformed)?;
+    let colons = text.windows(3).position(|three| three == b":::").ok_or(Malformed)?;
     let mut shorter: ArrayVec<u8, 45> = ArrayVec::new();
     shorter.try_extend_from_slice(&text[..colons]).map_err(|_| Malformed)?;
     shorter.try_extend_from_slice(&text[colons + 1..]).map_err(|_| Malformed)?;
     ascii(&shorter)?.parse().map_err(|_| Malformed)
+}
+
+/// Where a byte stands first. URIs are short, so a plain loop is faster than `memchr`.
+fn position(s: &[u8], byte: u8) -> Option<usize> {
+    s.iter().position(|&b| b == byte)
 }
 
 fn ascii(s: &[u8]) -> Result<&str, Malformed> {
@@ -152,7 +153,7 @@ impl<'a> Uri<'a> {
     /// # Errors
     /// [`Malformed`] for what RFC 3261 section 25.1 does not allow. Any well-formed scheme is accepted.
     pub fn parse(text: &'a [u8]) -> Result<Self, Malformed> {
-        let colon = memchr(b':', text).ok_or(Malformed)?;
+        let colon = position(text, b':').ok_or(Malformed)?;
         let (scheme, rest) = (&text[..colon], &text[colon + 1..]);
         let scheme_ok = scheme.first().is_some_and(u8::is_ascii_alphabetic)
             && scheme.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
@@ -191,13 +192,13 @@ impl<'a> Uri<'a> {
 impl<'a> SipUri<'a> {
     fn parse_rest(scheme: Scheme, rest: &'a [u8]) -> Result<Self, Malformed> {
         // The user part may hold ';', '?' and '/' (section 25.1), so the '@' is looked for first, over everything.
-        let (userinfo, rest) = match memchr(b'@', rest) {
+        let (userinfo, rest) = match position(rest, b'@') {
             Some(at) => (Some(&rest[..at]), &rest[at + 1..]),
             None => (None, rest),
         };
         let (user, password) = match userinfo {
             None => (None, None),
-            Some(info) => match memchr(b':', info) {
+            Some(info) => match position(info, b':') {
                 Some(colon) => (Some(&info[..colon]), Some(&info[colon + 1..])),
                 None => (Some(info), None),
             },
@@ -205,9 +206,9 @@ impl<'a> SipUri<'a> {
         if user.is_some_and(<[u8]>::is_empty) || !userinfo.is_none_or(escapes_ok) {
             return Err(Malformed);
         }
-        let question = memchr(b'?', rest).unwrap_or(rest.len());
+        let question = position(rest, b'?').unwrap_or(rest.len());
         let (rest, headers) = (&rest[..question], rest.get(question + 1..).unwrap_or(b""));
-        let semicolon = memchr(b';', rest).unwrap_or(rest.len());
+        let semicolon = position(rest, b';').unwrap_or(rest.len());
         let (host, port) = Host::parse_with_port(&rest[..semicolon])?;
         let params = Params(rest.get(semicolon + 1..).unwrap_or(b""));
         if !escapes_ok(params.0) || params.iter().any(|p| p.name.is_empty() || p.value == Some(b"")) {
