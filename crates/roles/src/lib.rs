@@ -6,5 +6,7 @@ pub mod balancer;
 pub mod location;
 pub mod proxy;
 pub mod registrar;
+#[cfg(test)]
+mod testing;
 pub mod transactions;
 pub mod ua;
