@@ -49,6 +49,11 @@ impl fmt::Debug for Password {
 pub struct ClusterSecret(pub(crate) [u8; 32]);
 
 impl ClusterSecret {
+    /// The secret that these bytes are: one kept elsewhere, or a fixed one for a simulation.
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        ClusterSecret(bytes)
+    }
+
     /// A fresh secret from the operating system's generator.
     ///
     /// # Panics
@@ -58,6 +63,11 @@ impl ClusterSecret {
         let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
         // The kernel fills requests of up to 256 bytes whole, and a signal cannot interrupt them.
         assert_eq!(filled, Ok(bytes.len()), "the operating system must supply random bytes");
+        ClusterSecret(bytes)
+    }
+
+    /// The secret that these bytes are: for simulations, which must be the same every time.
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
         ClusterSecret(bytes)
     }
 
