@@ -10,7 +10,8 @@
 //! owners that still serve, and the balancer's own Via names the others in order, the present owner last:
 //! `;next="192.0.2.2:5060,192.0.2.3:5060"`. A proxy that has the transaction keeps the request; another passes it on,
 //! unchanged but for that parameter, to the next one; the last takes it. So only the calls whose owner moved make another
-//! hop, and only while the earlier epoch is alive.
+//! hop, and only while the earlier epoch is alive. While nobody is ready, the owners of earlier epochs that still serve get
+//! even what is new: the balancer cannot tell it from what they have, and they can answer it.
 //!
 //! Invariants: one datagram in, at most one out, and none to the balancer itself; no allocation for a forwarded message;
 //! every message is counted as forwarded, answered or dropped, with the reason.

@@ -112,10 +112,10 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let states = prop::sample::select(vec![State::Ready, State::Ready, State::Draining, State::Suspect]);
     prop_oneof![
-        2 => (0usize..6).prop_map(Step::Toggle),
-        3 => (0usize..6, states).prop_map(|(i, state)| Step::State(i, state)),
-        1 => (0usize..6, 1u32..4).prop_map(|(i, weight)| Step::Weight(i, weight)),
-        1 => Just(Step::Retire),
+        2 => (0usize..4).prop_map(Step::Toggle),
+        4 => (0usize..4, states).prop_map(|(i, state)| Step::State(i, state)),
+        1 => (0usize..4, 1u32..4).prop_map(|(i, weight)| Step::Weight(i, weight)),
+        3 => Just(Step::Retire),
         4 => Just(Step::Call),
     ]
 }
@@ -220,7 +220,7 @@ impl History {
 
 proptest! {
     #[test]
-    fn whatever_belongs_to_an_invite_reaches_the_proxy_that_has_it(steps in prop::collection::vec(step(), 1..40)) {
+    fn whatever_belongs_to_an_invite_reaches_the_proxy_that_has_it(steps in prop::collection::vec(step(), 1..80)) {
         let mut history = History::new();
         history.call();
         for step in &steps {
