@@ -180,8 +180,11 @@ impl Balancer {
             }
             return self.owners(call_id);
         }
-        if let Some(Place::Serving(index)) = address.and_then(|a| self.table.place(a)) {
-            return Ok(Hop::Member(index));
+        match address.and_then(|a| self.table.place(a)) {
+            Some(Place::Serving(index)) => return Ok(Hop::Member(index)),
+            Some(Place::Silent) => return self.owners(call_id),
+            // Where a member was there may be a user agent today.
+            Some(Place::Departed) | None => {}
         }
         if self.table.is_member(flow.peer) {
             // Section 21.4.5: 404 is also for a Request-URI whose domain is none that the recipient can handle.

@@ -208,6 +208,11 @@ fn a_request_uri_that_names_a_member_goes_there() {
     for from in [UAC, P1] {
         assert_eq!(lab.pass(from, &request("MESSAGE", &format!("sip:x@{P2}"), &[])).0, addr(P2));
     }
+    // Unless nothing is sent to that member: then the owner of the Call-ID stands in.
+    lab.members(table(2, &[member("p1", P1, State::Ready), member("p2", P2, State::Suspect)])).unwrap();
+    for from in [UAC, P1] {
+        assert_eq!(lab.pass(from, &request("MESSAGE", &format!("sip:x@{P2}"), &[])).0, addr(P1));
+    }
 }
 
 /// A request for the cluster's own address comes back in, also from a member: it never goes to the balancer itself.
