@@ -1,1 +1,179 @@
-//! To be written.
+//! Digest authentication at a registrar or proxy (RFC 3261 section 22, RFC 8760), with nonces that need no state.
+//!
+//! A nonce is a time and a keyed MAC over it, so every proxy that has the cluster's key can check what any other made.
+//! What that gives up: a nonce count is not remembered, so within a nonce's lifetime a request that was overheard could
+//! be replayed (RFC 7616 section 5.12 leaves one-time nonces as an option). CSeq and the transaction layer bound the use.
+
+use std::time::Duration;
+
+use busyhour_engine::{HashSeed, Instant};
+use busyhour_sip::value::{Algorithm, Challenge, Credentials, Ha1};
+use busyhour_sip::{HeaderName, Message, Method, Writer};
+
+/// The subscribers that a realm knows.
+pub trait Subscribers {
+    /// The stored hashes of a user; `None` for a user that does not exist.
+    fn ha1(&self, username: &[u8]) -> Option<Ha1>;
+}
+
+/// How a challenge is carried.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// By a registrar: 401, WWW-Authenticate, Authorization.
+    Www,
+    /// By a proxy: 407, Proxy-Authenticate, Proxy-Authorization.
+    Proxy,
+}
+
+impl Kind {
+    /// The status of the challenge.
+    pub const fn status(self) -> u16 {
+        match self {
+            Kind::Www => 401,
+            Kind::Proxy => 407,
+        }
+    }
+
+    /// The header that carries credentials.
+    pub const fn credentials(self) -> HeaderName {
+        match self {
+            Kind::Www => HeaderName::Authorization,
+            Kind::Proxy => HeaderName::ProxyAuthorization,
+        }
+    }
+
+    const fn challenge(self) -> HeaderName {
+        match self {
+            Kind::Www => HeaderName::WwwAuthenticate,
+            Kind::Proxy => HeaderName::ProxyAuthenticate,
+        }
+    }
+}
+
+/// What the credentials of a request are worth.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Verdict<'a> {
+    /// They are those of this user.
+    Granted(&'a [u8]),
+    /// None for this realm, or wrong ones: challenge.
+    Challenge,
+    /// Right, but the nonce is too old: challenge with `stale=true`, so that the client answers without asking its user.
+    Stale,
+}
+
+/// Settings of an authenticator.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The realm.
+    pub realm: String,
+    /// The cluster's key; the same on every proxy. Must not be known to others.
+    pub key: HashSeed,
+    /// How long a nonce is good.
+    pub nonce_lifetime: Duration,
+    /// Nanoseconds from the Unix epoch to the driver's: nonces of one proxy are good at another, so they count from there.
+    pub unix_offset_nanos: u64,
+}
+
+/// Challenges requests and checks credentials for one realm.
+pub struct Authenticator {
+    config: Config,
+    subscribers: Box<dyn Subscribers + Send>,
+}
+
+/// Milliseconds in 12 hexadecimal digits (enough until the year 10889) and a MAC in 16.
+const NONCE_LEN: usize = 28;
+
+impl Authenticator {
+    /// An authenticator for these subscribers.
+    pub fn new(config: Config, subscribers: Box<dyn Subscribers + Send>) -> Self {
+        Authenticator { config, subscribers }
+    }
+
+    /// The realm.
+    pub fn realm(&self) -> &str {
+        &self.config.realm
+    }
+
+    /// Checks the credentials of a request for this realm.
+    pub fn check<'a>(
+        &self,
+        now: Instant,
+        message: &Message<'a>,
+        method: Method<'_>,
+        kind: Kind,
+    ) -> Verdict<'a> {
+        for line in message.all(kind.credentials()) {
+            let Ok(credentials) = Credentials::parse(message.value_of(line)) else { continue };
+            if credentials.realm != self.config.realm.as_bytes() {
+                continue;
+            }
+            let Some(age) = self.nonce_age(now, credentials.nonce) else { return Verdict::Challenge };
+            let good = self
+                .subscribers
+                .ha1(credentials.username)
+                .is_some_and(|ha1| credentials.verify(&ha1, method.as_bytes()));
+            return match good {
+                true if age <= self.config.nonce_lifetime => Verdict::Granted(credentials.username),
+                true => Verdict::Stale,
+                false => Verdict::Challenge,
+            };
+        }
+        Verdict::Challenge
+    }
+
+    /// Writes the challenge headers, best algorithm first (RFC 8760 section 2.4).
+    pub fn write_challenge(&self, now: Instant, kind: Kind, stale: bool, w: &mut Writer<'_>) {
+        let nonce = self.nonce(now);
+        for algorithm in Algorithm::ALL {
+            w.put(kind.challenge().as_str().as_bytes()).put(b": ");
+            Challenge {
+                realm: self.config.realm.as_bytes(),
+                nonce: &nonce,
+                opaque: None,
+                algorithm: Some(algorithm),
+                qop_auth: true,
+                stale,
+            }
+            .write(w);
+            w.put(b"\r\n");
+        }
+    }
+
+    /// The most bytes that [`Authenticator::write_challenge`] writes.
+    pub fn challenge_len_max(&self) -> usize {
+        2 * (128 + NONCE_LEN + self.config.realm.len())
+    }
+
+    fn unix_millis(&self, now: Instant) -> u64 {
+        (self.config.unix_offset_nanos + now.as_nanos()) / 1_000_000
+    }
+
+    fn nonce(&self, now: Instant) -> [u8; NONCE_LEN] {
+        nonce_of(self.config.key, self.config.realm.as_bytes(), self.unix_millis(now))
+    }
+
+    /// How old a nonce is; `None` when nobody with the key made it, or it comes from the future.
+    fn nonce_age(&self, now: Instant, nonce: &[u8]) -> Option<Duration> {
+        let millis = u64::from_str_radix(std::str::from_utf8(nonce.get(..12)?).ok()?, 16).ok()?;
+        let made = nonce_of(self.config.key, self.config.realm.as_bytes(), millis);
+        let differing = made.iter().zip(nonce).fold(0, |d, (a, b)| d | (a ^ b));
+        if nonce.len() != NONCE_LEN || differing != 0 {
+            return None;
+        }
+        // Clocks of a cluster differ a little; a nonce from the near future is a fresh one.
+        let age = self.unix_millis(now) + CLOCK_SKEW_MILLIS_MAX;
+        Some(Duration::from_millis(age.checked_sub(millis)?.saturating_sub(CLOCK_SKEW_MILLIS_MAX)))
+    }
+}
+
+const CLOCK_SKEW_MILLIS_MAX: u64 = 5_000;
+
+fn nonce_of(key: HashSeed, realm: &[u8], millis: u64) -> [u8; NONCE_LEN] {
+    let mut buf = [0; 32];
+    let mac = key.hash(&[b"nonce", realm, &millis.to_be_bytes()]);
+    Writer::new(&mut buf).put_hex(millis).put_hex(mac);
+    // The four leading zeros of the time carry nothing.
+    let mut nonce = [0; NONCE_LEN];
+    nonce.copy_from_slice(&buf[4..]);
+    nonce
+}
