@@ -354,8 +354,11 @@ impl<'a, 'm> Edits<'a, 'm> {
         if self.splices.iter().any(|s| s.kind == Kind::Cut && new.lies_in(s) && !s.lies_in(&new)) {
             return;
         }
-        if kind == Kind::Cut {
-            self.splices.retain(|s| !s.lies_in(&new));
+        match kind {
+            Kind::Cut => self.splices.retain(|s| !s.lies_in(&new)),
+            // Only a stamp goes there, and a second one replaces the first.
+            Kind::Inside => self.splices.retain(|s| (s.kind, s.start) != (kind, new.start)),
+            Kind::LineOnTop | Kind::LineBelow => {}
         }
         let on_top = kind == Kind::LineOnTop;
         let key = |s: &Splice| (s.start, s.kind);

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 
 use crate::edit::Edits;
-use crate::value::Via;
 use crate::{Header, HeaderName, Message, Writer};
 
 /// A response to a request, to be written into a buffer. Via, From, To, Call-ID and CSeq are copied as they came.
@@ -85,19 +84,13 @@ impl<'a, 'm> Reply<'a, 'm> {
     }
 
     fn copy_vias(&self, w: &mut Writer<'_>) {
-        let mut lines = self.request.all(HeaderName::Via);
-        if let Some(source) = self.source
-            && let Some(first) = self.request.elements(HeaderName::Via).next()
-            && let Ok(via) = Via::parse(first.text)
-        {
-            let line = lines.next().expect("an element lies on a line");
-            let mut edits = Edits::new(self.request);
+        let mut edits = Edits::new(self.request);
+        if let (Some(source), Ok(via)) = (self.source, self.request.top_via()) {
             edits.stamp_via(&via, source);
-            edits.write_range(line.start as usize..line.end as usize, w);
-            end_line(w, self.request.line_of(line));
         }
-        for line in lines {
-            self.copy_line(w, line);
+        for line in self.request.all(HeaderName::Via) {
+            edits.write_range(usize::from(line.start)..usize::from(line.end), w);
+            end_line(w, self.request.line_of(line));
         }
     }
 

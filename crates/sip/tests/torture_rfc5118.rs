@@ -75,14 +75,18 @@ fn s4_5_via_received_with_and_without_delimiters() {
     assert_eq!((m.method(), e.via.response_addr()), (Some(Method::Options), addr("[2001:db8::9:255]:5060")));
 }
 
+/// Well-formed but for its length: the RFC itself says 268 octets of a body that has fewer, and so a datagram with it is
+/// refused like any other that is cut short (RFC 3261 section 18.3).
 #[test]
 fn s4_6_ipv6_in_sdp() {
-    let (m, e) = good(dat!("ipv6-in-sdp"));
+    assert_eq!(Essentials::of(&Message::parse(dat!("ipv6-in-sdp")).unwrap()).unwrap_err(), Defect::ShortBody);
+    let mended =
+        String::from_utf8_lossy(dat!("ipv6-in-sdp")).replace("Length: 268", "Length: 251").into_bytes();
+    let (m, e) = good(&mended);
     assert_eq!(sip(e.request_uri).user, Some(b"user".as_slice()));
     assert_eq!(sip(e.request_uri).host, host("2001:db8::10"));
     assert_eq!(sip(e.to.parse_uri().ok()).host, host("2001:db8::10"));
-    assert_eq!(m.body().len(), 268);
-    assert_eq!(Edits::new(&m).to_vec().unwrap(), dat!("ipv6-in-sdp"), "a proxy leaves the body alone");
+    assert_eq!(Edits::new(&m).to_vec().unwrap(), mended, "a proxy leaves the body alone");
 }
 
 #[test]
