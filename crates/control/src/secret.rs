@@ -49,11 +49,6 @@ impl fmt::Debug for Password {
 pub struct ClusterSecret(pub(crate) [u8; 32]);
 
 impl ClusterSecret {
-    /// The secret that these bytes are: one kept elsewhere, or a fixed one for a simulation.
-    pub fn from_bytes(bytes: [u8; 32]) -> Self {
-        ClusterSecret(bytes)
-    }
-
     /// A fresh secret from the operating system's generator.
     ///
     /// # Panics
