@@ -69,8 +69,10 @@ impl Generator {
 
     pub(super) fn merge(&mut self, other: &Generator) {
         self.dropped += other.dropped;
-        self.samples += other.samples;
-        self.busy += other.busy;
+        // The busier one counts: samples of an idle generator cannot make up for those of a busy one.
+        if other.busy > self.busy || self.samples == 0 {
+            (self.busy, self.samples) = (other.busy, other.samples);
+        }
         self.cpu_max = match (self.cpu_max, other.cpu_max) {
             (Some(a), Some(b)) => Some(a.max(b)),
             (a, b) => a.or(b),

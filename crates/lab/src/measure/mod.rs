@@ -102,6 +102,10 @@ pub struct Recorder {
     not_started: u64,
     before_origin: u64,
     runs: u32,
+    /// The worst 99th percentile of the lag of any recorder that was merged, so that a good one cannot hide a bad one.
+    lag_p99_worst_s: Option<f64>,
+    /// Repetitions that were merged and had measured nothing.
+    empty_runs: u32,
 }
 
 impl Recorder {
@@ -122,6 +126,8 @@ impl Recorder {
             not_started: 0,
             before_origin: 0,
             runs: 1,
+            lag_p99_worst_s: None,
+            empty_runs: 0,
         }
     }
 
@@ -210,8 +216,10 @@ impl Recorder {
     /// Adds the figures of another repetition: counts add up, rates become those of the average run, percentiles
     /// those of all calls.
     pub fn merge_repetition(&mut self, other: &Recorder) -> Result<(), MergeError> {
+        let empty = u32::from(self.is_empty()) + u32::from(other.is_empty());
         self.merge(other)?;
         self.runs += other.runs;
+        self.empty_runs += empty + other.empty_runs;
         Ok(())
     }
 
@@ -220,6 +228,7 @@ impl Recorder {
         if same != self.config {
             return Err(MergeError::DifferentRuns);
         }
+        self.lag_p99_worst_s = self.lag_p99_s().into_iter().chain(other.lag_p99_s()).reduce(f64::max);
         let mut other = other.clone();
         while self.interval_s < other.interval_s {
             self.coarsen();
@@ -299,16 +308,21 @@ impl Recorder {
         self.setup.registrations.offered == 0 && self.intervals.iter().all(nothing)
     }
 
-    /// Whether the figures may be used.
+    /// The 99th percentile of the lag, in seconds, of the worst recorder that was merged into this one.
+    fn lag_p99_s(&self) -> Option<f64> {
+        let own = self.delays(Delay::Lag).quantile(0.99);
+        own.into_iter().chain(self.lag_p99_worst_s).reduce(f64::max)
+    }
+
+    /// Whether the figures may be used: those of every recorder that was merged into this one.
     pub fn validity(&self) -> Validity {
         let limits = &self.config.limits;
         let mut reasons = Vec::new();
-        if self.is_empty() {
+        if self.is_empty() || self.empty_runs > 0 {
             reasons.push(Reason::NothingMeasured);
         }
-        let lag = self.delays(Delay::Lag).quantile(0.99);
         let max_s = limits.lag_p99_max.as_secs_f64();
-        if let Some(p99_s) = lag.filter(|p99| *p99 > max_s) {
+        if let Some(p99_s) = self.lag_p99_s().filter(|p99| *p99 > max_s) {
             reasons.push(Reason::Lagged { p99_s, max_s });
         }
         if self.not_started > 0 {

@@ -52,11 +52,18 @@ impl Point {
     }
 }
 
+/// The first of 1, 2, 5, 10, 15, 20, 30, 60, 120, … that is not less than `n`.
+fn round_up(n: usize) -> usize {
+    let round = [1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1200, 1800];
+    round.into_iter().find(|r| *r >= n).unwrap_or(n)
+}
+
 impl Recorder {
-    /// The run over time, in at most `points_max` points of equal length (the last may be shorter).
+    /// The run over time, in at most `points_max` points of the same length (the last may be shorter), which is a
+    /// round number of intervals.
     pub fn series(&self, points_max: usize) -> Vec<Point> {
         let end = self.intervals.len().max(self.proxies.end());
-        let per_point = end.div_ceil(points_max.max(1)).max(1);
+        let per_point = round_up(end.div_ceil(points_max.max(1)).max(1));
         let mut scratch = Delays::new();
         let mut points = Vec::with_capacity(end.div_ceil(per_point));
         for start in (0..end).step_by(per_point) {

@@ -231,6 +231,31 @@ fn a_generator_that_lags_drops_or_stops_makes_the_run_invalid() {
     assert_eq!(codes(&early), ["not-recorded"]);
 }
 
+#[test]
+fn a_good_repetition_hides_no_bad_one() {
+    let mut good = recorder(10, 0);
+    for i in 0..1000 {
+        good.record_call(&completed(i * 10, 10));
+    }
+    let mut late = recorder(10, 0);
+    let mut record = completed(5000, 300);
+    record.sent = record.plan.at + ms(200);
+    late.record_call(&record);
+    for (first, second) in [(&good, &late), (&late, &good)] {
+        let mut both = first.clone();
+        both.merge_repetition(second).unwrap();
+        both.merge_repetition(&good).unwrap();
+        assert!(both.metric("generator.lag.p99", None).unwrap() < 0.05, "the percentile of all calls is low");
+        assert!(matches!(both.validity().reasons(), [Reason::Lagged { .. }]));
+    }
+    let mut with_nothing = good.clone();
+    with_nothing.merge_repetition(&recorder(10, 0)).unwrap();
+    assert_eq!(with_nothing.validity().reasons(), [Reason::NothingMeasured]);
+    let mut from_nothing = recorder(10, 0);
+    from_nothing.merge_parallel(&good).unwrap();
+    assert!(from_nothing.validity().is_valid(), "a fleet without calls of its own is no repetition");
+}
+
 /// A recorder with something of everything.
 fn full() -> Recorder {
     let mut r = recorder(10, 0);

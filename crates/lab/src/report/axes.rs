@@ -76,7 +76,7 @@ pub(super) fn delay_axis(least: f64, most: f64) -> Axis {
 
 /// An axis of shares by their number of nines: 0 is nothing, 1 is 90 %, 2 is 99 %.
 pub(super) fn nines_axis(nines_max: f64) -> Axis {
-    let ticks: Vec<f64> = [0.0, 0.5_f64, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999_999]
+    let ticks: Vec<f64> = [0.5_f64, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999_999]
         .into_iter()
         .map(|share| -(1.0 - share).log10())
         .filter(|nines| *nines <= nines_max + 0.01)
@@ -91,7 +91,7 @@ pub(super) fn nines_axis(nines_max: f64) -> Axis {
 
 /// A share by its nines, with the digits that tell it: `99.9 %`.
 pub(super) fn share_label(nines: f64) -> String {
-    let digits = (nines - 2.0).ceil().max(0.0) as usize;
+    let digits = (nines - 2.0 - 1e-9).ceil().max(0.0) as usize;
     format!("{:.digits$} %", (1.0 - 10_f64.powf(-nines)) * 100.0)
 }
 
@@ -149,6 +149,7 @@ mod tests {
     #[test]
     fn shares_have_the_digits_that_tell_them() {
         assert_eq!(share_label(0.0), "0 %");
+        assert_eq!(share_label(-(1.0 - 0.9999_f64).log10()), "99.99 %");
         assert_eq!(share_label(-(0.5_f64.log10())), "50 %");
         assert_eq!(share_label(2.0), "99 %");
         assert_eq!(share_label(3.0), "99.9 %");

@@ -15,8 +15,10 @@ use crate::measure::{Delay, Delays, Point, Recorder};
 use super::axes::{self, TimeUnit};
 use super::format;
 
-/// The most points that a line has: more than a screen shows.
-const POINTS_MAX: usize = 360;
+/// The most points that a line has in a chart over the whole width: more than that is noise on a screen.
+const POINTS_MAX_WIDE: usize = 300;
+/// The most points that a line has in a chart over half the width.
+const POINTS_MAX: usize = 120;
 /// Points of the chart that sets completed against offered; fewer, so that each is of enough calls.
 const POINTS_MAX_SCATTER: usize = 90;
 /// More proxies than this are drawn as their least, mean and most.
@@ -86,12 +88,13 @@ pub(super) fn script_safe(json: &str) -> String {
 
 /// All charts that the run has figures for, the most telling first.
 pub fn all(recorder: &Recorder) -> Vec<Chart> {
-    let points = recorder.series(POINTS_MAX);
-    let end_s = points.last().map_or(0.0, |p| p.start_s + p.width_s);
+    let (many, few) = (recorder.series(POINTS_MAX_WIDE), recorder.series(POINTS_MAX));
+    let end_s = many.last().map_or(0.0, |p| p.start_s + p.width_s);
     let unit = TimeUnit::for_span(end_s);
-    let view = View { recorder, points: &points, unit };
+    let wide = View { recorder, points: &many, unit };
+    let view = View { recorder, points: &few, unit };
     let charts = [
-        view.rates(),
+        wide.rates(),
         view.offered_against_completed(),
         view.delays_over_time("srd", "Session request delay", Delay::Srd),
         view.distribution(),
@@ -173,14 +176,19 @@ impl View<'_> {
     /// p50, p99 and p99.9 of a delay over time.
     fn delays_over_time(&self, id: &'static str, title: &'static str, kind: Delay) -> Option<Chart> {
         type Pick = fn(&crate::measure::Quantiles) -> f64;
-        let picks: [(&str, &str, Pick); 3] =
-            [("p99.9", VERMILION, |q| q.p999_s), ("p99", BLUE, |q| q.p99_s), ("p50", SKY, |q| q.p50_s)];
+        let picks: [(&str, &str, f64, Pick); 3] = [
+            ("p50", SKY, 2.0, |q| q.p50_s),
+            ("p99", BLUE, 2.0, |q| q.p99_s),
+            ("p99.9", VERMILION, 1.1, |q| q.p999_s),
+        ];
         let values = |pick: Pick| self.points.iter().map(move |p| p.delays(kind).map(pick));
-        let (least, most) = axes::span(picks.iter().flat_map(|(_, _, pick)| values(*pick)).flatten())?;
+        let (least, most) = axes::span(picks.iter().flat_map(|(_, _, _, pick)| values(*pick)).flatten())?;
         let x = self.middles();
         let mut plot = Plot::new();
-        for (name, colour, pick) in picks {
-            plot.add_trace(self.delay_line(name, &x, values(pick).collect(), colour));
+        // Where both are the same, the thin line of the higher percentile lies on the broad one of the lower.
+        for (name, colour, width, pick) in picks {
+            let line = Line::new().color(colour).width(width);
+            plot.add_trace(self.delay_line(name, &x, values(pick).collect(), colour).line(line));
         }
         let layout = self.layout(axes::delay_axis(least, most));
         Some(chart(id, title, self.reading(delay_meaning(kind)), false, plot, layout))
@@ -224,34 +232,35 @@ impl View<'_> {
         Some(chart("distribution", "Distribution of delays", note, false, plot, layout))
     }
 
-    /// Failed calls per second by cause.
+    /// Failed calls by cause, as counts: a rate of something rare tells nobody anything.
     fn failures(&self) -> Option<Chart> {
+        const COLOURS: [&str; CAUSES_DRAWN_MAX] = [VERMILION, "#e69f00", BLUE, "#cc79a7", "#009e73", SKY];
         let causes = self.causes();
         if causes.is_empty() {
             return None;
         }
         let x = self.middles();
+        let width = self.points.first().map_or(0.0, |p| self.unit.of(p.width_s));
         let named: Vec<_> = causes.iter().take(CAUSES_DRAWN_MAX).map(|(cause, _)| *cause).collect();
-        let rate = |p: &Point, n: u64| p.planned_per_s(n).unwrap_or_else(|| p.per_s(n));
         let mut plot = Plot::new();
-        const COLOURS: [&str; 6] = [VERMILION, "#e69f00", BLUE, "#cc79a7", "#009e73", SKY];
-        let bar = |name: &str, y: Vec<f64>, colour: &'static str| {
+        let bar = |name: &str, y: Vec<u64>, colour: &'static str| {
             Bar::new(x.clone(), y)
                 .name(name)
+                .width(width)
                 .marker(Marker::new().color(colour).line(Line::new().width(0.0)))
-                .hover_template("%{y:.2f}/s")
         };
         for (cause, colour) in named.iter().zip(COLOURS) {
-            let y = self.points.iter().map(|p| rate(p, p.calls.with(*cause))).collect();
+            let y = self.points.iter().map(|p| p.calls.with(*cause)).collect();
             plot.add_trace(bar(&crate::measure::cause_label(*cause), y, colour));
         }
         if causes.len() > named.len() {
             let rest = |p: &Point| p.calls.failed() - named.iter().map(|c| p.calls.with(*c)).sum::<u64>();
-            let y = self.points.iter().map(|p| rate(p, rest(p))).collect();
+            let y = self.points.iter().map(rest).collect();
             plot.add_trace(bar(&format!("{} other causes", causes.len() - named.len()), y, OTHERS));
         }
-        let layout = self.layout(value_axis("calls/s")).bar_mode(plotly::layout::BarMode::Stack).bar_gap(0.0);
-        Some(chart("failures", "Failures by cause", self.reading("failed calls"), false, plot, layout))
+        let layout = self.layout(value_axis("failed calls")).bar_mode(plotly::layout::BarMode::Stack);
+        let note = self.reading("failed calls").replacen("point", "bar", 1);
+        Some(chart("failures", "Failures by cause", note, false, plot, layout))
     }
 
     /// The causes of failure in the whole run, warm-up included, most frequent first.
@@ -379,8 +388,10 @@ impl View<'_> {
             most.push(all.iter().copied().reduce(f64::max));
             mean.push((!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64));
         }
-        plot.add_trace(self.line("most used", x, most, SKY));
-        plot.add_trace(self.line("least used", x, least, SKY).fill(Fill::ToNextY).fill_color(faint(SKY)));
+        let thin = || Line::new().color(SKY).width(1.0);
+        let least = self.line("least used", x, least, SKY).line(thin());
+        plot.add_trace(self.line("most used", x, most, SKY).line(thin()));
+        plot.add_trace(least.fill(Fill::ToNextY).fill_color(faint(SKY)));
         plot.add_trace(self.line("mean", x, mean, BLUE));
     }
 

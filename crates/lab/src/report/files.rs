@@ -16,14 +16,14 @@ pub struct WriteError {
 
 impl fmt::Display for WriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hint = match self.error.kind() {
-            io::ErrorKind::StorageFull => {
-                "Make room on the disk, or choose another directory for the results."
-            }
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                "Choose a directory for the results that you may write to."
-            }
-            _ => "Choose another directory for the results.",
+        use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+        let kind = self.error.kind();
+        let hint = if [StorageFull, QuotaExceeded].contains(&kind) {
+            "Make room on the disk, or choose another directory for the results."
+        } else if [PermissionDenied, ReadOnlyFilesystem].contains(&kind) {
+            "Choose a directory for the results that you may write to."
+        } else {
+            "Choose another directory for the results."
         };
         write!(f, "cannot write the report: {}: {}. {hint}", self.path.display(), self.error)
     }

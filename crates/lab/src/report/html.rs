@@ -56,6 +56,9 @@ struct DelayRow {
     figures: [String; 7],
 }
 
+/// The share of failed calls above which their number is coloured.
+const FAILED_BAD: f64 = 0.01;
+
 /// The page of a report.
 pub(super) fn page(report: &Report) -> String {
     let charts = charts::all(&report.recorder).into_iter().map(|c| {
@@ -147,7 +150,7 @@ fn tiles(r: &Recorder) -> Vec<Tile> {
                 .failures()
                 .first()
                 .map_or("none".to_owned(), |(cause, _)| format!("mostly {}", cause_label(*cause))),
-            bad: calls.failed() > 0,
+            bad: calls.failed() as f64 > FAILED_BAD * calls.started as f64,
         },
         Tile {
             label: "Goodput",
