@@ -56,23 +56,30 @@ impl<'a> Host<'a> {
     /// # Errors
     /// [`Malformed`] when either part is not what RFC 3261 section 25.1 allows.
     pub fn parse_with_port(text: &'a [u8]) -> Result<(Self, Option<u16>), Malformed> {
-        let (host, port) = if text.first() == Some(&b'[') {
-            let end = position(text, b']').ok_or(Malformed)?;
-            (Host::Ip(IpAddr::V6(parse_ipv6(&text[1..end])?)), &text[end + 1..])
-        } else {
-            let end = position(text, b':').unwrap_or(text.len());
-            (Host::parse_name(&text[..end])?, &text[end..])
-        };
-        let port = match port {
-            [] => None,
-            [b':', digits @ ..] => {
-                Some(decimal(digits).and_then(|n| u16::try_from(n).ok()).ok_or(Malformed)?)
-            }
-            _ => return Err(Malformed),
-        };
-        Ok((host, port))
+        match Host::parse_prefix(text)? {
+            (host, port, b"") => Ok((host, port)),
+            _ => Err(Malformed),
+        }
     }
 
+    /// Parses `host[:port]` at the start of `text` and returns what follows.
+    fn parse_prefix(text: &'a [u8]) -> Result<(Self, Option<u16>, &'a [u8]), Malformed> {
+        let (host, rest) = if let Some(bracketed) = text.strip_prefix(b"[") {
+            let end = position(bracketed, b']').ok_or(Malformed)?;
+            (Host::Ip(IpAddr::V6(parse_ipv6(&bracketed[..end])?)), &bracketed[end + 1..])
+        } else {
+            let end = text.iter().position(|&b| !is_host_byte(b)).unwrap_or(text.len());
+            (Host::parse_name(&text[..end])?, &text[end..])
+        };
+        let Some(after_colon) = rest.strip_prefix(b":") else {
+            return Ok((host, None, rest));
+        };
+        let end = after_colon.iter().position(|b| !b.is_ascii_digit()).unwrap_or(after_colon.len());
+        let port = decimal(&after_colon[..end]).and_then(|n| u16::try_from(n).ok()).ok_or(Malformed)?;
+        Ok((host, Some(port), &after_colon[end..]))
+    }
+
+    /// `text` has bytes of host names only.
     fn parse_name(text: &'a [u8]) -> Result<Self, Malformed> {
         // A toplabel is no number, so that an address is no name and a mistyped address neither. Any other label may
         // start with a digit, even the last: containers are named so.
@@ -84,9 +91,12 @@ impl<'a> Host<'a> {
                 .map(|ip| Host::Ip(IpAddr::V4(ip)))
                 .map_err(|_| Malformed);
         }
-        let empty_label = labels.first() == Some(&b'.') || labels.windows(2).any(|two| two == b"..");
-        if empty_label || !labels.iter().all(|&b| is_host_byte(b)) {
-            return Err(Malformed);
+        let mut before = b'.';
+        for &b in labels {
+            if b == b'.' && before == b'.' {
+                return Err(Malformed);
+            }
+            before = b;
         }
         if text.len() > 255 { Err(Malformed) } else { Ok(Host::Name(text)) }
     }
@@ -206,11 +216,14 @@ impl<'a> SipUri<'a> {
         if user.is_some_and(<[u8]>::is_empty) || !userinfo.is_none_or(escapes_ok) {
             return Err(Malformed);
         }
+        let (host, port, rest) = Host::parse_prefix(rest)?;
         let question = position(rest, b'?').unwrap_or(rest.len());
-        let (rest, headers) = (&rest[..question], rest.get(question + 1..).unwrap_or(b""));
-        let semicolon = position(rest, b';').unwrap_or(rest.len());
-        let (host, port) = Host::parse_with_port(&rest[..semicolon])?;
-        let params = Params(rest.get(semicolon + 1..).unwrap_or(b""));
+        let headers = rest.get(question + 1..).unwrap_or(b"");
+        let params = match &rest[..question] {
+            [] => Params(b""),
+            [b';', params @ ..] => Params(params),
+            _ => return Err(Malformed),
+        };
         if !escapes_ok(params.0) || params.iter().any(|p| p.name.is_empty() || p.value == Some(b"")) {
             return Err(Malformed);
         }
