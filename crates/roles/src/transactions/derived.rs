@@ -3,6 +3,10 @@
 
 use busyhour_sip::{HeaderName, Message, Writer};
 
+/// How much longer the derived request can be than its INVITE (and, for an ACK, the To of the response together): header names in
+/// long form, Max-Forwards of two digits, and a Content-Length.
+pub(super) const LONGER_MAX: usize = 64;
+
 /// Writes the ACK to a final response into `buf`; the To comes from the response. `None` when it does not fit.
 pub(super) fn write_ack(invite: &Message<'_>, response: &Message<'_>, buf: &mut [u8]) -> Option<usize> {
     write(invite, b"ACK", response.value(HeaderName::To)?, buf)
