@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use busyhour_sip::value::{Host, SipUri};
+use busyhour_sip::value::{Host, SipUri, Via};
 
 use crate::transactions;
 
@@ -74,5 +74,10 @@ impl Config {
     /// Whether a URI names this very proxy.
     pub fn is_own_address(&self, uri: &SipUri<'_>) -> bool {
         uri.host.ip() == Some(self.address.ip()) && uri.port_or_default() == self.address.port()
+    }
+
+    /// Whether a Via is one that this very proxy put in.
+    pub(super) fn is_own_via(&self, via: &Via<'_>) -> bool {
+        via.host.ip() == Some(self.address.ip()) && via.port.unwrap_or(5060) == self.address.port()
     }
 }

@@ -4,16 +4,18 @@ use busyhour_sip::{HeaderName, Message};
 
 use crate::transactions::{ClientId, ServerId};
 
-/// Kept with the server transaction of every request that is forwarded.
-#[derive(Debug)]
+use super::targets::Later;
+
+/// Kept with the server transaction of every request that is forwarded, and with that of a CANCEL.
+#[derive(Debug, Default)]
 pub(super) struct Context {
     pub(super) invite: bool,
     /// The membership epoch in which it began.
     pub(super) epoch: u64,
     /// Branches without a final response.
-    pub(super) open: Vec<ClientId>,
-    /// Targets not tried yet, the next group last; a group is tried in parallel.
-    pub(super) later: Vec<Vec<Target>>,
+    pub(super) open: Branches,
+    /// Targets not tried yet.
+    pub(super) later: Option<Box<Later>>,
     pub(super) best: Option<Best>,
     /// A 2xx has been forwarded.
     pub(super) answered: bool,
@@ -21,32 +23,40 @@ pub(super) struct Context {
     pub(super) cancelled: bool,
     /// Max-Breadth that the branches share.
     pub(super) breadth: u32,
+    /// Its sender showed credentials, or a dialog that began with some.
+    pub(super) granted: bool,
 }
 
-impl Context {
-    pub(super) fn new(invite: bool, epoch: u64, breadth: u32) -> Self {
-        Context {
-            invite,
-            epoch,
-            open: Vec::new(),
-            later: Vec::new(),
-            best: None,
-            answered: false,
-            cancelled: false,
-            breadth,
+/// The branches of a request; nearly always there is one, and then nothing is allocated.
+#[derive(Debug, Default)]
+pub(super) struct Branches {
+    first: Option<ClientId>,
+    more: Vec<ClientId>,
+}
+
+impl Branches {
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    pub(super) fn push(&mut self, id: ClientId) {
+        match self.first {
+            None => self.first = Some(id),
+            Some(_) => self.more.push(id),
         }
     }
-}
 
-/// Where a request can go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Target {
-    /// The new Request-URI; `None` leaves it.
-    pub(super) uri: Option<Vec<u8>>,
-    /// Route values that lead there, separated by commas; empty without.
-    pub(super) path: Vec<u8>,
-    /// The next hop.
-    pub(super) next_hop: std::net::SocketAddr,
+    pub(super) fn remove(&mut self, id: ClientId) {
+        if self.first == Some(id) {
+            self.first = self.more.pop();
+        } else {
+            self.more.retain(|&other| other != id);
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = ClientId> + '_ {
+        self.first.into_iter().chain(self.more.iter().copied())
+    }
 }
 
 /// Kept with the client transaction of every branch, and with that of a CANCEL.
@@ -170,6 +180,24 @@ mod tests {
         assert_eq!(best_of(&[302, 603, 404]), 603, "a 6xx is final for all");
         assert_eq!(best_of(&[404, 407, 480]), 407, "one that the caller can act upon");
         assert_eq!(best_of(&[408, 486]), 486, "an answer before a silence");
+    }
+
+    #[test]
+    fn branches_are_a_set() {
+        let mut ids = slotmap::SlotMap::<ClientId, ()>::with_key();
+        let [a, b, c] = [(); 3].map(|()| ids.insert(()));
+        let mut branches = Branches::default();
+        assert!(branches.is_empty());
+        for id in [a, b, c] {
+            branches.push(id);
+        }
+        branches.remove(a);
+        assert_eq!(branches.iter().collect::<Vec<_>>(), [c, b]);
+        branches.remove(b);
+        branches.remove(b);
+        assert_eq!(branches.iter().collect::<Vec<_>>(), [c]);
+        branches.remove(c);
+        assert!(branches.is_empty());
     }
 
     #[test]

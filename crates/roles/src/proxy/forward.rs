@@ -1,83 +1,72 @@
 //! Sending requests on (RFC 3261 section 16.6) and calling them off (sections 9.1 and 16.10).
 
 use std::net::SocketAddr;
+use std::ops::Range;
 
 use busyhour_engine::{Flow, Instant, Sink};
-use busyhour_sip::value::{Credentials, NameAddr, Uri};
+use busyhour_sip::value::{Credentials, NameAddr, split_list};
 use busyhour_sip::{Edits, Essentials, HeaderName, Message, Method, Writer};
 
 use crate::transactions::{ClientId, ServerId, client_key, server_key};
 
-use super::context::{BRANCH_LEN, Best, Branch, BranchId, Forward, Target};
-use super::request::Answer;
-use super::route::{Routing, push_record_route};
+use super::answer::Answer;
+use super::context::{BRANCH_LEN, Best, Branch, BranchId, Context, Forward};
+use super::route::{Routing, is_loose, push_record_route};
+use super::targets::{Later, Target, Targets};
 use super::{Drop, Incoming, Proxy};
 
-/// Targets in groups of equal preference, the most preferred first.
-#[derive(Debug, Default)]
-pub(super) struct Groups(Vec<(u16, Vec<Target>)>);
-
-impl Groups {
-    pub(super) fn one(target: Target) -> Self {
-        Groups(vec![(1000, vec![target])])
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(super) fn add(&mut self, q: u16, target: Target) {
-        match self.0.iter_mut().find(|(preference, _)| *preference == q) {
-            Some((_, group)) => group.push(target),
-            None => {
-                let at = self.0.iter().position(|(preference, _)| *preference < q).unwrap_or(self.0.len());
-                self.0.insert(at, (q, vec![target]));
-            }
-        }
-    }
-
-    /// The most preferred target.
-    pub(super) fn into_first(self) -> Option<Target> {
-        self.0.into_iter().flat_map(|(_, group)| group).next()
-    }
-
-    /// Groups in reverse order, none larger than the breadth there is (RFC 5393 section 5.3.3: what may not go out in
-    /// parallel goes out one after the other).
-    fn into_later(self, breadth: u32) -> Vec<Vec<Target>> {
-        let breadth = breadth as usize;
-        let mut later: Vec<Vec<Target>> = self
-            .0
-            .into_iter()
-            .flat_map(|(_, group)| group.chunks(breadth).map(<[_]>::to_vec).collect::<Vec<_>>())
-            .collect();
-        later.reverse();
-        later
-    }
-}
-
-/// What of a request decides how its copies are made; parsed once, or again for a later group from what is kept.
-struct Original<'a, 'm> {
-    message: &'m Message<'a>,
-    essentials: Essentials<'a>,
-    stamp: Option<SocketAddr>,
-    local: SocketAddr,
-    loop_hash: u64,
+/// What of a request decides how its copies are made; parsed once, or again for later targets from what is kept.
+pub(super) struct Original<'a, 'm> {
+    pub(super) message: &'m Message<'a>,
+    pub(super) essentials: &'m Essentials<'a>,
+    pub(super) routing: Routing<'a>,
+    pub(super) loop_hash: u64,
+    /// What the topmost Via is stamped with, unless that has been done.
+    pub(super) stamp: Option<SocketAddr>,
+    /// The socket that it came through, and leaves by.
+    pub(super) local: SocketAddr,
+    /// See [`Context::granted`].
+    pub(super) granted: bool,
 }
 
 impl Proxy {
     /// Begins the server transaction of a request and forwards it to the first group of targets.
-    pub(super) fn forward_new<'a>(
+    pub(super) fn forward_new(
         &mut self,
         now: Instant,
-        r: &Incoming<'a, '_>,
-        groups: Groups,
+        r: &Incoming<'_, '_>,
+        original: &Original<'_, '_>,
+        targets: &Targets,
         out: &mut impl Sink,
-    ) -> Result<(), Answer<'a>> {
-        let mut context = self.new_context(r);
-        if context.breadth == 0 {
-            return Err(Answer::of(440));
+    ) -> Result<(), Answer> {
+        let breadth = self.breadth(r.message)?;
+        let group = targets.group(0, breadth);
+        if !self.transactions.has_room_for(group.len()) {
+            return Err(Answer::overloaded());
         }
-        context.later = groups.into_later(context.breadth);
+        let method = r.essentials.cseq.method;
+        let context = Context {
+            invite: method == Method::Invite,
+            epoch: self.epoch,
+            later: (group.end < targets.len())
+                .then(|| Box::new(Later { targets: targets.clone(), from: group.end })),
+            breadth,
+            granted: original.granted,
+            ..Context::default()
+        };
+        let id = self.begin(now, r, context)?;
+        self.fork(now, id, original, targets, group, out);
+        self.conclude_if_done(now, id, out);
+        Ok(())
+    }
+
+    /// Begins the server transaction of a request, of which a stamped copy is kept.
+    pub(super) fn begin(
+        &mut self,
+        now: Instant,
+        r: &Incoming<'_, '_>,
+        context: Context,
+    ) -> Result<ServerId, Answer> {
         let method = r.essentials.cseq.method;
         let key = server_key(self.transactions.seed(), r.message, &r.essentials, method);
         let mut kept = Edits::new(r.message);
@@ -87,153 +76,148 @@ impl Proxy {
         let len = kept.len().map_err(|_| Answer::of(513))?;
         let id = self
             .transactions
-            .begin_server(now, key, method, r.reply_to(), len, |buf| kept.write(buf), context)
+            .begin_server(now, key, method, r.reply_to, len, |buf| kept.write(buf), context)
             .map_err(|_| Answer::overloaded())?;
         self.begun();
-        let original = Original {
-            message: r.message,
-            essentials: r.essentials,
-            stamp: r.stamp(),
-            local: r.flow.local,
-            loop_hash: self.loop_hash(r),
-        };
-        self.fork(now, id, &original, out);
-        self.conclude_if_done(now, id, out);
-        Ok(())
+        Ok(id)
     }
 
-    /// Tries the next group of targets from what is kept of the request. False when there is none, or nothing went out.
+    /// How many branches a request may have at once (RFC 5393 section 5.3.3).
+    fn breadth(&self, message: &Message<'_>) -> Result<u32, Answer> {
+        let Some(value) = message.value(HeaderName::MaxBreadth) else { return Ok(self.config.max_breadth) };
+        match busyhour_sip::value::delta_seconds(value) {
+            Some(0) => Err(Answer::of(440)),
+            Some(breadth) => Ok(breadth.min(self.config.max_breadth)),
+            None => Err(Answer::because(400, "Bad Max-Breadth")),
+        }
+    }
+
+    /// Tries the next group of targets, from what is kept of the request. False when there is none.
     pub(super) fn fork_next_group(&mut self, now: Instant, id: ServerId, out: &mut impl Sink) -> bool {
-        let Some(context) = self.transactions.server_data(id).filter(|c| !c.later.is_empty()) else {
-            return false;
-        };
-        let _ = context;
+        let Some(context) = self.transactions.server_data(id) else { return false };
+        let Some(mut later) = context.later.take() else { return false };
+        let (breadth, granted) = (context.breadth, context.granted);
+        let local = self.transactions.reply_to(id).expect("the transaction is there").local;
         let bytes = self.transactions.take_request(id);
         let message = Message::parse(&bytes).expect("what was kept was parsed before");
         let essentials = Essentials::of(&message).expect("what was kept was checked before");
-        let flow = Flow { local: self.config.address, peer: self.config.address };
-        let r = Incoming { message: &message, essentials, flow, passed: true, trusted: true };
-        let loop_hash = self.loop_hash(&r);
-        let original = Original { message: &message, essentials, stamp: None, local: flow.local, loop_hash };
-        let forked = self.fork(now, id, &original, out);
+        let original = Original {
+            message: &message,
+            essentials: &essentials,
+            routing: Routing::of(&self.config, self.key, &message, &essentials),
+            loop_hash: self.loop_hash(&message, &essentials),
+            stamp: None,
+            local,
+            granted,
+        };
+        let group = later.targets.group(later.from, breadth);
+        later.from = group.end;
+        self.fork(now, id, &original, &later.targets, group, out);
         self.transactions.put_request_back(id, bytes);
-        forked
-    }
-
-    /// Forwards to every target of the next group.
-    fn fork(&mut self, now: Instant, id: ServerId, original: &Original<'_, '_>, out: &mut impl Sink) -> bool {
-        let context = self.transactions.server_data(id).expect("the transaction is there");
-        let Some(group) = context.later.pop() else { return false };
-        // RFC 5393 section 5.3.3: what branches may fork further is shared out among them.
-        let breadth = context.breadth / group.len() as u32;
-        let mut forked = false;
-        for target in &group {
-            forked |= self.start_branch(now, id, original, target, breadth, out);
+        if later.from < later.targets.len()
+            && let Some(context) = self.transactions.server_data(id)
+        {
+            context.later = Some(later);
         }
-        forked
+        true
     }
 
+    /// Forwards to every target of a group.
+    fn fork(
+        &mut self,
+        now: Instant,
+        id: ServerId,
+        original: &Original<'_, '_>,
+        targets: &Targets,
+        group: Range<usize>,
+        out: &mut impl Sink,
+    ) {
+        // RFC 5393 section 5.3.3: what branches may fork further is shared out among them.
+        let context = self.transactions.server_data(id).expect("the transaction is there");
+        let breadth = context.breadth / group.len() as u32;
+        for index in group {
+            if let Err(status) = self.start_branch(now, id, original, targets.get(index), breadth, out)
+                && let Some(context) = self.transactions.server_data(id)
+            {
+                Best::consider(&mut context.best, Best { status, bytes: None, challenges: Vec::new() });
+            }
+        }
+    }
+
+    /// Sends one copy. When that fails, it counts as an answer with the status that is returned.
     fn start_branch(
         &mut self,
         now: Instant,
         server: ServerId,
         original: &Original<'_, '_>,
-        target: &Target,
+        target: Target<'_>,
         breadth: u32,
         out: &mut impl Sink,
-    ) -> bool {
-        let branch = BranchId { unique: self.rng.next_u64(), loop_hash: original.loop_hash };
-        let text = branch.text();
-        let routing = Routing::of(&self.config, self.key, original.message, original.essentials.call_id);
+    ) -> Result<(), u16> {
+        let id = BranchId { unique: self.rng.next_u64(), loop_hash: original.loop_hash };
+        let text = id.text();
         let mut edits = Edits::new(original.message);
-        if let Some(source) = original.stamp {
-            edits.stamp_via(&original.essentials.via, source);
-        }
-        self.edit_request(&mut edits, original.message, &original.essentials, &routing, target, &text);
-        edits.set_number(HeaderName::MaxBreadth, u64::from(breadth.max(1)));
+        self.edit_request(&mut edits, original, target, &text);
+        edits.set_number(HeaderName::MaxBreadth, u64::from(breadth));
+        let len = edits.len().map_err(|_| 513u16)?;
         let method = original.essentials.cseq.method;
-        let failure = match edits.len() {
-            Ok(len) => {
-                let key = client_key(self.transactions.seed(), &text, method);
-                let data = Branch::Forward(Forward {
-                    server,
-                    id: branch,
-                    provisional: false,
-                    cancel_wanted: false,
-                    cancelled: false,
-                });
-                let to = Flow { local: original.local, peer: target.next_hop };
-                let begun = self.transactions.begin_client(
-                    now,
-                    key,
-                    method,
-                    to,
-                    len,
-                    |buf| edits.write(buf),
-                    data,
-                    out,
-                );
-                match begun {
-                    Ok(client) => {
-                        self.stats.forwarded += 1;
-                        if method == Method::Invite {
-                            self.transactions.set_alarm(client, now + self.config.timer_c);
-                        }
-                        let context =
-                            self.transactions.server_data(server).expect("the transaction is there");
-                        context.open.push(client);
-                        return true;
-                    }
-                    Err(_) => 503,
-                }
-            }
-            Err(_) => 513,
-        };
-        if let Some(context) = self.transactions.server_data(server) {
-            Best::consider(&mut context.best, Best { status: failure, bytes: None, challenges: Vec::new() });
+        let key = client_key(self.transactions.seed(), &text, method);
+        let data = Branch::Forward(Forward {
+            server,
+            id,
+            provisional: false,
+            cancel_wanted: false,
+            cancelled: false,
+        });
+        let to = Flow { local: original.local, peer: target.next_hop };
+        let begun =
+            self.transactions.begin_client(now, key, method, to, len, |buf| edits.write(buf), data, out);
+        let client = begun.map_err(|_| 503u16)?;
+        self.stats.forwarded += 1;
+        if method == Method::Invite {
+            self.transactions.set_alarm(client, now + self.config.timer_c);
         }
-        false
+        self.transactions.server_data(server).expect("the transaction is there").open.push(client);
+        Ok(())
     }
 
     /// The edits of section 16.6 that every forwarded request gets.
     fn edit_request(
         &self,
         edits: &mut Edits<'_, '_>,
-        message: &Message<'_>,
-        essentials: &Essentials<'_>,
-        routing: &Routing<'_>,
-        target: &Target,
+        original: &Original<'_, '_>,
+        target: Target<'_>,
         branch: &[u8; BRANCH_LEN],
     ) {
+        let Original { message, essentials, routing, .. } = original;
+        if let Some(source) = original.stamp {
+            edits.stamp_via(&essentials.via, source);
+        }
         let mut address = [0u8; 64];
-        let address_len = {
-            let mut w = Writer::new(&mut address);
-            w.put_addr(self.config.address);
-            w.finish().expect("an address fits")
-        };
+        let address_len =
+            Writer::new(&mut address).put_addr(self.config.address).finish().expect("an address fits");
         let address = &address[..address_len];
         edits.push_via(&[b"SIP/2.0/UDP ", address, b";branch=", branch]);
         routing.apply(edits);
-        if let Some(uri) = &target.uri {
+        if let Some(uri) = target.uri {
             edits.set_request_uri(uri);
         }
-        if !target.path.is_empty() {
-            edits.push_route(&[&target.path]);
-        }
-        if let Some(strict) = routing.next.filter(|next| !is_loose(next.text))
-            && !routing.moved_uri()
+        push_path(edits, target);
+        if let Some(next) = routing.next.filter(|next| !is_loose(next.text))
+            && let Ok(strict) = NameAddr::parse(next.text)
         {
             // Step 6: a strict router wants itself in the Request-URI and the real one at the end of the Route.
-            if let Ok(next) = NameAddr::parse(strict.text) {
-                edits.pop_route();
-                edits.set_request_uri(next.uri);
-                edits.add_header(b"Route", &[b"<", routing.uri, b">"]);
-            }
+            edits.pop_route();
+            edits.set_request_uri(strict.uri);
+            edits.add_header(b"Route", &[b"<", routing.uri, b">"]);
         }
-        if self.config.record_route && essentials.is_initial() && creates_dialog(essentials.cseq.method) {
-            push_record_route(edits, address, self.key, essentials.call_id);
+        if self.config.record_route && creates_dialog(essentials) {
+            push_record_route(edits, address, self.key, essentials.call_id, original.granted);
         }
-        let max_forwards = essentials.max_forwards.map_or(self.config.max_forwards, |n| n - 1);
+        let max_forwards = match essentials.max_forwards {
+            Some(n) => n.checked_sub(1).expect("a request with Max-Forwards 0 is not forwarded"),
+            None => self.config.max_forwards,
+        };
         edits.set_number(HeaderName::MaxForwards, u64::from(max_forwards));
         for line in message.all(HeaderName::ProxyAuthorization) {
             // Credentials for this realm are for nobody further on (section 22.3).
@@ -248,22 +232,18 @@ impl Proxy {
     /// Forwards an ACK to a 2xx; it has no transaction, and gets no answer.
     pub(super) fn forward_ack(
         &mut self,
-        r: &Incoming<'_, '_>,
-        routing: &Routing<'_>,
-        target: &Target,
+        original: &Original<'_, '_>,
+        target: Target<'_>,
         out: &mut impl Sink,
     ) {
-        let before = r.essentials.via.branch().unwrap_or(b"");
-        let branch = BranchId {
-            unique: self.key.hash(&[b"ack", before, r.essentials.call_id]),
-            loop_hash: self.loop_hash(r),
-        };
-        let mut edits = Edits::new(r.message);
-        if let Some(source) = r.stamp() {
-            edits.stamp_via(&r.essentials.via, source);
-        }
-        self.edit_request(&mut edits, r.message, &r.essentials, routing, target, &branch.text());
-        let to = Flow { local: r.flow.local, peer: target.next_hop };
+        let e = original.essentials;
+        // Section 16.11: a copy that comes again leaves with the same branch.
+        let number = e.cseq.number.to_be_bytes();
+        let parts = [b"ack".as_slice(), e.via.branch().unwrap_or(b""), e.via.sent_by, e.call_id, &number];
+        let branch = BranchId { unique: self.key.hash(&parts), loop_hash: original.loop_hash };
+        let mut edits = Edits::new(original.message);
+        self.edit_request(&mut edits, original, target, &branch.text());
+        let to = Flow { local: original.local, peer: target.next_hop };
         match edits.len() {
             Ok(len) if out.send(to, len, |buf| edits.write(buf)).is_ok() => self.stats.forwarded += 1,
             Ok(_) => self.stats.drop_for(Drop::NoRoom),
@@ -278,9 +258,9 @@ impl Proxy {
             return;
         }
         context.cancelled = true;
-        context.later.clear();
+        context.later = None;
         let open = std::mem::take(&mut context.open);
-        for &client in &open {
+        for client in open.iter() {
             self.cancel_branch(now, client, out);
         }
         if let Some(context) = self.transactions.server_data(id) {
@@ -300,20 +280,43 @@ impl Proxy {
         }
         branch.cancelled = true;
         let text = branch.id.text();
-        // Without room for the CANCEL's transaction, the branch ends when its alarm goes off.
+        // It is refused only when the branch has its final response already.
         let _ = self.transactions.cancel(now, client, &text, Branch::Cancel, out);
         self.transactions.set_alarm(client, now + self.config.transactions.timers.b());
     }
 }
 
-/// Methods that create dialogs: RFC 3261 section 12, RFC 6665 section 4, RFC 3515 section 2.4.4.
-fn creates_dialog(method: Method<'_>) -> bool {
-    matches!(method, Method::Invite | Method::Subscribe | Method::Refer | Method::Notify)
+/// The Path of a binding becomes the Route (RFC 3327 section 5.4). When it starts with a strict router, that goes into the
+/// Request-URI and the contact to the end (RFC 3261 section 16.6 step 6).
+fn push_path(edits: &mut Edits<'_, '_>, target: Target<'_>) {
+    let Some(first) = split_list(target.path).next() else { return };
+    let (false, Ok(strict), Some(contact)) = (is_loose(first), NameAddr::parse(first), target.uri) else {
+        return edits.push_route(&[target.path]);
+    };
+    edits.set_request_uri(strict.uri);
+    for index in (1..split_list(target.path).count()).rev() {
+        edits.push_route(&[split_list(target.path).nth(index).expect("counted")]);
+    }
+    edits.add_header(b"Route", &[b"<", contact, b">"]);
 }
 
-fn is_loose(route: &[u8]) -> bool {
-    NameAddr::parse(route)
-        .ok()
-        .and_then(|a| a.parse_uri().ok().and_then(Uri::sip))
-        .is_some_and(|uri| uri.is_loose_router())
+/// Whether a proxy that wants to stay on the way of dialogs puts itself into this request: an INVITE or REFER that begins
+/// one (RFC 3261 section 16.6 step 4, RFC 3515 section 2.4.4), and every SUBSCRIBE and NOTIFY (RFC 6665 section 4.3: a
+/// NOTIFY that creates a dialog has a tag in To).
+fn creates_dialog(essentials: &Essentials<'_>) -> bool {
+    match essentials.cseq.method {
+        Method::Invite | Method::Refer => essentials.is_initial(),
+        Method::Subscribe | Method::Notify => true,
+        Method::Ack
+        | Method::Bye
+        | Method::Cancel
+        | Method::Register
+        | Method::Options
+        | Method::Info
+        | Method::Message
+        | Method::Prack
+        | Method::Publish
+        | Method::Update
+        | Method::Extension(_) => false,
+    }
 }

@@ -1,13 +1,14 @@
 //! The proxy: transaction-stateful, with a registrar for its domains (RFC 3261 sections 10 and 16).
 //!
-//! What comes in is sorted here; `request` decides what becomes of a new request, `forward` sends it on, `response`
-//! takes the answers. Transactions do the repeating, the location service knows where users are, the authenticator who
+//! What comes in is sorted here; `request` decides what becomes of a new request, `forward` sends it on, `answer` refuses
+//! it, `response` takes the answers of others. Transactions do the repeating, the location service knows where users are, the authenticator who
 //! they are.
 //!
 //! Invariants: every forwarded INVITE gets exactly one final response, or any number of 2xx (RFC 6026); no other request
 //! is ever answered with 408 (RFC 4320); a message of another owner's transaction is passed on unchanged, never acted on.
 //! Lacks: DNS (next hops are addresses), streams, dialogs (a Record-Route carries what is needed of them).
 
+mod answer;
 mod config;
 mod context;
 mod forward;
@@ -15,6 +16,9 @@ mod request;
 mod response;
 mod route;
 mod stats;
+mod targets;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -31,6 +35,7 @@ use crate::transactions::{Signal, Transactions};
 pub use config::{Config, Domain};
 use context::{Branch, Context};
 pub use stats::{Drop, Stats};
+use targets::Targets;
 
 /// What the rest of the system orders a proxy to do.
 #[derive(Clone, Debug)]
@@ -71,6 +76,8 @@ pub struct Proxy {
     epoch: u64,
     live_by_epoch: VecDeque<(u64, usize)>,
     next_sweep: Option<Instant>,
+    /// The targets of the request in hand.
+    targets: Targets,
     stats: Stats,
     events: VecDeque<Event>,
 }
@@ -82,13 +89,14 @@ impl Proxy {
     /// A proxy with these settings. `key` is the cluster's, the same on every proxy and unknown to others; `seed` is
     /// this node's own.
     pub fn new(
-        config: Config,
+        mut config: Config,
         auth: Authenticator,
         registrar: Registrar,
         location: Box<dyn Location + Send>,
         key: HashSeed,
         seed: u64,
     ) -> Self {
+        config.trusted.sort_unstable();
         let mut rng = Rng::from_seed(seed);
         let transactions = Transactions::new(config.transactions, rng.hash_seed());
         Proxy {
@@ -103,6 +111,7 @@ impl Proxy {
             epoch: 0,
             live_by_epoch: VecDeque::new(),
             next_sweep: None,
+            targets: Targets::default(),
             stats: Stats::default(),
             events: VecDeque::new(),
         }
@@ -129,18 +138,15 @@ impl Proxy {
 
     /// Counts a server transaction that is over.
     fn ended(&mut self, context: &Context) {
-        if let Some((_, count)) = self.live_by_epoch.iter_mut().find(|(epoch, _)| *epoch == context.epoch) {
-            *count -= 1;
+        let (_, count) = self
+            .live_by_epoch
+            .iter_mut()
+            .find(|(epoch, _)| *epoch == context.epoch)
+            .expect("every transaction is counted under its epoch");
+        *count -= 1;
+        if *count == 0 {
+            self.live_by_epoch.retain(|&(_, count)| count > 0);
         }
-        while self.live_by_epoch.front().is_some_and(|&(epoch, count)| count == 0 && epoch != self.epoch) {
-            self.live_by_epoch.pop_front();
-        }
-    }
-
-    /// The To tag of every answer that is given without a transaction: an ACK that carries it belongs to such an answer.
-    fn stateless_tag(&self, essentials: &sip::Essentials<'_>) -> [u8; 16] {
-        let from_tag = essentials.from.tag().unwrap_or(b"");
-        hex(self.key.hash(&[b"tag", essentials.call_id, from_tag]))
     }
 
     fn sweep(&mut self, now: Instant) {
@@ -170,8 +176,9 @@ impl Node for Proxy {
         match command {
             Command::Drain => self.draining = true,
             Command::Resume => self.draining = false,
-            Command::Members { epoch, trusted } => {
+            Command::Members { epoch, mut trusted } => {
                 self.epoch = self.epoch.max(epoch);
+                trusted.sort_unstable();
                 self.config.trusted = trusted;
             }
             Command::Report => self.events.push_back(Event::Report(Box::new(self.stats()))),
@@ -214,33 +221,24 @@ struct Incoming<'a, 'm> {
     message: &'m sip::Message<'a>,
     essentials: sip::Essentials<'a>,
     flow: Flow,
+    /// Where answers go.
+    reply_to: Flow,
     /// Another member passed it on: the topmost Via is that of the balancer before it, and was right when it was put there.
     passed: bool,
     /// The source is a member of the cluster.
     trusted: bool,
 }
 
-impl Incoming<'_, '_> {
-    /// Where answers go over UDP (RFC 3261 section 18.2.2, RFC 3581 section 4).
-    fn reply_to(&self) -> Flow {
-        let via = &self.essentials.via;
-        let port = via.port.unwrap_or(5060);
-        let peer = if let Some(maddr) =
-            via.params.value("maddr").and_then(|m| std::str::from_utf8(m).ok()?.parse().ok())
-        {
-            std::net::SocketAddr::new(maddr, port)
-        } else if self.passed {
-            via.response_addr().unwrap_or(self.flow.peer)
-        } else if via.wants_rport() {
-            self.flow.peer
-        } else {
-            std::net::SocketAddr::new(self.flow.peer.ip(), port)
-        };
-        Flow { local: self.flow.local, peer }
-    }
-
+impl<'a> Incoming<'a, '_> {
     /// What the topmost Via is stamped with, if it is.
     fn stamp(&self) -> Option<std::net::SocketAddr> {
         (!self.passed).then_some(self.flow.peer)
+    }
+
+    /// The members that may have the transaction if this one has not: what a trusted Via says, and where it says so.
+    fn other_owners(&self) -> Option<(sip::value::Param<'a>, &'a [u8])> {
+        let param = self.essentials.via.params.get("next").filter(|_| self.trusted)?;
+        let owners = sip::value::quoted_text(param.value?)?;
+        (!owners.is_empty()).then_some((param, owners))
     }
 }

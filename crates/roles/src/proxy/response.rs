@@ -1,27 +1,32 @@
 //! Responses on their way back (RFC 3261 section 16.7), and branches that end without one (sections 16.8 and 16.9).
 
 use busyhour_engine::{Instant, Sink};
-use busyhour_sip::value::CSeq;
-use busyhour_sip::{Edits, HeaderName, Message, Reply};
+use busyhour_sip::{Edits, Essentials, HeaderName, Message, Reply};
 
 use crate::transactions::{ClientId, ServerId, client_key};
 
+use super::answer::room;
 use super::context::{Best, Branch, Forward};
 use super::{Drop, Proxy};
 
 impl Proxy {
     pub(super) fn handle_response(&mut self, now: Instant, message: &Message<'_>, out: &mut impl Sink) {
         self.stats.responses += 1;
+        let status = message.status().expect("a response");
         let Some(key) = self.response_key(message) else { return self.stats.drop_for(Drop::Malformed) };
         let Some(client) = self.transactions.find_client(key) else {
             return self.stats.drop_for(Drop::StrayResponse);
         };
-        if !self.transactions.handle_response(now, client, message, out) {
-            return;
+        let branch = match self.transactions.client_data(client).expect("it was found") {
+            Branch::Forward(branch) => Some(branch.server),
+            Branch::Cancel => None,
+        };
+        // Section 16.7 step 3: a response that has no Via but ours is not to be forwarded, so it answers nothing.
+        if branch.is_some() && message.elements(HeaderName::Via).nth(1).is_none() {
+            return self.stats.drop_for(Drop::Malformed);
         }
-        let status = message.status().expect("a response");
-        let Some(Branch::Forward(branch)) = self.transactions.client_data(client) else { return };
-        let server = branch.server;
+        let delivered = self.transactions.handle_response(now, client, message, out);
+        let (true, Some(server)) = (delivered, branch) else { return };
         match status {
             100..=199 => self.provisional(now, client, message, out),
             200..=299 => {
@@ -33,17 +38,11 @@ impl Proxy {
         }
     }
 
-    /// The transaction that a response belongs to: by the topmost Via, which must be ours, and the method of CSeq.
+    /// The transaction that a response belongs to (section 17.1.3): by the topmost Via, which must be ours, and the method
+    /// of CSeq. One that is malformed, or whose body is cut off, is discarded (section 18.3).
     fn response_key(&self, message: &Message<'_>) -> Option<u64> {
-        if message.defect().is_some() {
-            return None;
-        }
-        let via = message.top_via().ok()?;
-        let ours = via.host.ip() == Some(self.config.address.ip())
-            && via.port.unwrap_or(5060) == self.config.address.port();
-        let cseq = CSeq::parse(message.value(HeaderName::CSeq)?).ok()?;
-        ours.then_some(())?;
-        Some(client_key(self.transactions.seed(), via.branch()?, cseq.method))
+        let essentials = Essentials::of(message).ok().filter(|e| self.config.is_own_via(&e.via))?;
+        Some(client_key(self.transactions.seed(), essentials.via.branch()?, essentials.cseq.method))
     }
 
     fn provisional(&mut self, now: Instant, client: ClientId, message: &Message<'_>, out: &mut impl Sink) {
@@ -69,7 +68,7 @@ impl Proxy {
         let Some(context) = self.transactions.server_data(server) else { return };
         context.answered = true;
         context.best = None;
-        context.later.clear();
+        context.later = None;
         self.cancel_all(now, server, out);
     }
 
@@ -88,7 +87,11 @@ impl Proxy {
         if context.answered {
             return;
         }
-        let alone = context.open.is_empty() && context.later.is_empty() && context.best.is_none();
+        // RFC 4320 section 4.2: a 408 tells nothing about a request other than INVITE, and must not be sent for one.
+        if status == 408 && !context.invite {
+            return self.conclude_if_done(now, server, out);
+        }
+        let alone = context.open.is_empty() && context.later.is_none() && context.best.is_none();
         if alone && status != 503 && status != 408 {
             self.forward_response(now, server, message, out);
             return;
@@ -126,7 +129,7 @@ impl Proxy {
 
     fn close_branch(&mut self, server: ServerId, client: ClientId) {
         if let Some(context) = self.transactions.server_data(server) {
-            context.open.retain(|&c| c != client);
+            context.open.remove(client);
         }
     }
 
@@ -174,8 +177,8 @@ impl Proxy {
             if !context.open.is_empty() || context.answered {
                 return;
             }
-            let worse = context.best.as_ref().is_none_or(|b| b.status < 600);
-            if worse && !context.cancelled && !context.later.is_empty() {
+            // None are left once a 6xx has come, or the caller has cancelled.
+            if context.later.is_some() {
                 self.fork_next_group(now, server, out);
                 continue;
             }
@@ -184,15 +187,8 @@ impl Proxy {
             return match best {
                 Some(best) => self.answer_best(now, server, best, cancelled, out),
                 None if invite => self.answer_local(now, server, if cancelled { 487 } else { 408 }, out),
-                None => self.end_silently(server),
+                None => self.transactions.abandon(now, server),
             };
-        }
-    }
-
-    /// RFC 4320 section 4.2: a request other than INVITE that nobody answered is not answered with 408 either.
-    fn end_silently(&mut self, server: ServerId) {
-        if let Some(context) = self.transactions.end_server(server) {
-            self.ended(&context);
         }
     }
 
@@ -228,14 +224,13 @@ impl Proxy {
     }
 
     /// A final response of the proxy's own through the server transaction.
-    fn answer_local(&mut self, now: Instant, server: ServerId, status: u16, out: &mut impl Sink) {
+    pub(super) fn answer_local(&mut self, now: Instant, server: ServerId, status: u16, out: &mut impl Sink) {
         let bytes = self.transactions.take_request(server);
         if let Ok(request) = Message::parse(&bytes) {
-            let tag = super::hex(self.rng.next_u64());
+            let tag = self.tag(&request);
             let reply = Reply::new(&request, status).to_tag(&tag);
-            let len_max = bytes.len() + 512;
             let fill = |buf: &mut [u8]| reply.write(buf, |_| {}).expect("the room was reckoned");
-            self.transactions.respond(now, server, status, len_max, fill, out);
+            self.transactions.respond(now, server, status, room(&request, 0), fill, out);
             self.stats.count_answer(status);
         }
         self.transactions.put_request_back(server, bytes);

@@ -1,8 +1,8 @@
 //! Route information of a request (RFC 3261 section 16.4), and the cookie that a Record-Route carries.
 
 use busyhour_engine::HashSeed;
-use busyhour_sip::value::{NameAddr, SipUri, Uri};
-use busyhour_sip::{Edits, Element, HeaderName, Message};
+use busyhour_sip::value::{Host, NameAddr, SipUri, Uri};
+use busyhour_sip::{Edits, Element, Essentials, HeaderName, Message};
 
 use super::Config;
 
@@ -15,17 +15,22 @@ pub(super) struct Routing<'a> {
     /// The Request-URI as it was before a strict router moved it.
     pub(super) uri: &'a [u8],
     /// A strict router had put this proxy into the Request-URI.
-    strict_before_us: bool,
+    pub(super) strict_before_us: bool,
     /// How many Route values on top name this proxy.
     popped: usize,
     /// The next Route value.
     pub(super) next: Option<Element<'a>>,
-    /// A Route of ours was there, with the right cookie: a dialog that this cluster helped to set up.
+    /// The request goes along a dialog that began with one whose sender was known: a Route of ours has the cookie of that.
     pub(super) in_dialog: bool,
 }
 
 impl<'a> Routing<'a> {
-    pub(super) fn of(config: &Config, key: HashSeed, message: &Message<'a>, call_id: &[u8]) -> Self {
+    pub(super) fn of(
+        config: &Config,
+        key: HashSeed,
+        message: &Message<'a>,
+        essentials: &Essentials<'a>,
+    ) -> Self {
         let mut routing = Routing {
             uri: message.request_uri(),
             strict_before_us: false,
@@ -33,32 +38,30 @@ impl<'a> Routing<'a> {
             next: None,
             in_dialog: false,
         };
-        let total =
-            if message.has(HeaderName::Route) { message.elements(HeaderName::Route).count() } else { 0 };
-        if total == 0 {
+        if !message.has(HeaderName::Route) {
             return routing;
         }
-        let expected = cookie(key, call_id);
-        let is_ours = |uri: &SipUri<'_>| config.is_own_address(uri);
-        let is_good = |uri: &SipUri<'_>| uri.params.value(COOKIE_PARAM) == Some(&expected);
-        let mut left = total;
-        if let Ok(Uri::Sip(uri)) = Uri::parse(routing.uri)
-            && is_ours(&uri)
+        let cookies = Cookies::of(key, essentials.call_id);
+        // Without a tag in To there is no dialog yet, whatever its sender put into a Route.
+        let in_dialog = |uri: &SipUri<'_>| cookies.grant(uri) && !essentials.is_initial();
+        let mut left = message.elements(HeaderName::Route).count();
+        if let Some(Uri::Sip(uri)) = essentials.request_uri
             && uri.is_loose_router()
-            && let Some(last) = message.elements(HeaderName::Route).nth(total - 1)
+            && (names_this_proxy(config, &uri) || cookies.know(&uri))
+            && let Some(last) = message.elements(HeaderName::Route).last()
             && let Ok(address) = NameAddr::parse(last.text)
         {
             routing.uri = address.uri;
             routing.strict_before_us = true;
-            routing.in_dialog = is_good(&uri);
+            routing.in_dialog = in_dialog(&uri);
             left -= 1;
         }
         for element in message.elements(HeaderName::Route).take(left) {
             let uri = NameAddr::parse(element.text).ok().and_then(|a| a.parse_uri().ok()?.sip());
             match uri {
-                Some(uri) if is_ours(&uri) || (is_good(&uri) && routing.next.is_none()) => {
+                Some(uri) if names_this_proxy(config, &uri) || cookies.know(&uri) => {
                     routing.popped += 1;
-                    routing.in_dialog |= is_good(&uri);
+                    routing.in_dialog |= in_dialog(&uri);
                 }
                 Some(_) | None => {
                     routing.next = Some(element);
@@ -79,28 +82,64 @@ impl<'a> Routing<'a> {
             edits.remove_last_route();
         }
     }
+}
 
-    /// Whether the Request-URI was changed already.
-    pub(super) fn moved_uri(&self) -> bool {
-        self.strict_before_us
+/// Whether a Route value is for this very proxy: its address, or one of its domains by name. The address of a domain is
+/// that of a balancer, through which the request then has to go.
+fn names_this_proxy(config: &Config, uri: &SipUri<'_>) -> bool {
+    config.is_own_address(uri)
+        || (uri.user.is_none() && matches!(uri.host, Host::Name(_)) && config.is_own(uri))
+}
+
+/// Whether a Route value is that of a loose router (section 16.6 step 6).
+pub(super) fn is_loose(route: &[u8]) -> bool {
+    NameAddr::parse(route)
+        .ok()
+        .and_then(|a| a.parse_uri().ok().and_then(Uri::sip))
+        .is_some_and(|uri| uri.is_loose_router())
+}
+
+/// The cookies of a dialog: MACs of its Call-ID. Either shows any proxy of the cluster that this is a Route of its own;
+/// the one that grants shows besides that the dialog began with a request whose sender was known. So a Route that
+/// somebody made up, or got for a request that needs no credentials, opens no relay.
+struct Cookies {
+    granting: [u8; 16],
+    plain: [u8; 16],
+}
+
+impl Cookies {
+    fn of(key: HashSeed, call_id: &[u8]) -> Self {
+        Cookies { granting: cookie(key, call_id, true), plain: cookie(key, call_id, false) }
+    }
+
+    fn grant(&self, uri: &SipUri<'_>) -> bool {
+        uri.params.value(COOKIE_PARAM) == Some(&self.granting)
+    }
+
+    fn know(&self, uri: &SipUri<'_>) -> bool {
+        self.grant(uri) || uri.params.value(COOKIE_PARAM) == Some(&self.plain)
     }
 }
 
-/// The cookie of a dialog: a MAC of its Call-ID. It shows any proxy of the cluster that a request with this Route belongs
-/// to a dialog which began with an authenticated INVITE, so that a Route made up by somebody opens no relay.
-pub(super) fn cookie(key: HashSeed, call_id: &[u8]) -> [u8; 16] {
-    super::hex(key.hash(&[b"dialog", call_id]))
+fn cookie(key: HashSeed, call_id: &[u8], granting: bool) -> [u8; 16] {
+    super::hex(key.hash(&[if granting { b"dialog" } else { b"route" }, call_id]))
 }
 
-/// The value of the Record-Route of ours, in parts.
-pub(super) fn push_record_route(edits: &mut Edits<'_, '_>, address: &[u8], key: HashSeed, call_id: &[u8]) {
+/// Puts in the Record-Route of ours.
+pub(super) fn push_record_route(
+    edits: &mut Edits<'_, '_>,
+    address: &[u8],
+    key: HashSeed,
+    call_id: &[u8],
+    granting: bool,
+) {
     edits.push_record_route(&[
         b"<sip:",
         address,
         b";lr;",
         COOKIE_PARAM.as_bytes(),
         b"=",
-        &cookie(key, call_id),
+        &cookie(key, call_id, granting),
         b">",
     ]);
 }
