@@ -16,6 +16,8 @@ pub(crate) enum Failure {
     Input(anyhow::Error),
     /// It was well asked, but did not succeed: exit status 1.
     Run(anyhow::Error),
+    /// The experiment ran, and its verdict is not a pass; that has been shown: exit status 1.
+    Verdict,
     /// Nobody reads the output any more, as in `busyhour user list | head`: not worth a message.
     OutputClosed,
 }
@@ -25,7 +27,7 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Failure::Input(_) => ExitCode::from(2),
-            Failure::Run(_) => ExitCode::from(1),
+            Failure::Run(_) | Failure::Verdict => ExitCode::from(1),
             Failure::OutputClosed => ExitCode::SUCCESS,
         }
     }
@@ -43,6 +45,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Input(error) | Failure::Run(error) => write!(f, "{error}"),
+            Failure::Verdict => f.write_str("the verdict is not a pass"),
             Failure::OutputClosed => f.write_str("nobody reads the output"),
         }
     }

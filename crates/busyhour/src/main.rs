@@ -1,7 +1,6 @@
 //! The `busyhour` binary: the command line, the configuration, and the wiring of everything else.
 
 mod cli;
-#[allow(dead_code, reason = "`up` reads the configuration; it does not exist yet")]
 mod config;
 mod failure;
 mod lab;
@@ -22,10 +21,11 @@ use crate::failure::Failure;
 use crate::mistake::Mistake;
 
 fn main() -> ExitCode {
+    log();
     match run(Cli::parse().command, &mut io::stdout()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            if !matches!(failure, Failure::OutputClosed) {
+            if !matches!(failure, Failure::OutputClosed | Failure::Verdict) {
                 eprintln!("error: {failure}");
             }
             failure.exit_code()
@@ -33,11 +33,18 @@ fn main() -> ExitCode {
     }
 }
 
+/// What happens is logged on standard error; BUSYHOUR_LOG says how much, `warn` by default.
+fn log() {
+    let level = std::env::var("BUSYHOUR_LOG").ok().and_then(|text| text.parse().ok());
+    let level = level.unwrap_or(tracing::level_filters::LevelFilter::WARN);
+    tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr).init();
+}
+
 fn run(command: Command, out: &mut impl Write) -> Result<(), Failure> {
     match command {
-        Command::Up(args) => up::run(&args),
+        Command::Up(args) => up::run(&args, out),
         Command::User(command) => user::run(command, out),
-        Command::Lab(command) => lab::run(command),
+        Command::Lab(command) => lab::run(command, out),
         Command::Config(ConfigCommand::Check { file, cluster }) => {
             let file = file.as_deref().or(cluster.base.config.as_deref());
             load_config(file, &cluster.given())?.write_effective(out).map_err(Failure::of_output)
