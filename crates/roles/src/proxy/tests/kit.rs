@@ -143,7 +143,7 @@ impl Lab {
     fn taken(&mut self) -> Vec<Out> {
         let at = self.elapsed();
         let sent = self.out.messages.drain(..);
-        sent.map(|(flow, bytes)| Out { at, to: flow.peer, text: String::from_utf8(bytes).unwrap() }).collect()
+        sent.map(|(flow, bytes)| Out { at, to: flow.peer, text: latin1(&bytes) }).collect()
     }
 
     /// A datagram arrives; what is sent at once.
@@ -177,6 +177,17 @@ impl Lab {
         reply
     }
 
+    /// A UAS refuses a request: the proxy acknowledges an INVITE's refusal at once (section 17.1.1.3). What else it sends.
+    pub(super) fn refuse(&mut self, from: &str, request: &str, status: u16) -> Vec<Out> {
+        let mut sent = self.receive(from, &reply(request, status, from));
+        if request.starts_with("INVITE") {
+            assert_eq!((sent[0].method(), sent[0].to), ("ACK", addr(from)));
+            assert_eq!(branch(&sent[0].text), branch(request));
+            sent.remove(0);
+        }
+        sent
+    }
+
     /// Time passes; what is sent meanwhile, and when.
     pub(super) fn wait(&mut self, d: Duration) -> Vec<Out> {
         let end = self.now + d;
@@ -195,6 +206,11 @@ impl Lab {
             }
         }
         panic!("timers fire without end");
+    }
+
+    /// Whether the driver has no room.
+    pub(super) fn block(&mut self, blocked: bool) {
+        self.out.is_full = blocked;
     }
 
     pub(super) fn command(&mut self, command: Command) {
@@ -277,8 +293,9 @@ impl Request {
     }
 
     pub(super) fn call_id(mut self, id: &str) -> Self {
+        let branch = id.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
         self.call_id = id.to_owned();
-        self.vias = vec![format!("SIP/2.0/UDP {UAC};branch=z9hG4bK-{}-{id};rport", self.method)];
+        self.vias = vec![format!("SIP/2.0/UDP {UAC};branch=z9hG4bK-{}-{branch};rport", self.method)];
         self
     }
 
@@ -370,4 +387,9 @@ pub(super) fn credentials(response: &str, index: usize, user: &str, method: &str
     );
     let len = w.finish().unwrap();
     String::from_utf8(buf[..len].to_vec()).unwrap()
+}
+
+/// Every byte as one character, so that a message with any bytes can be looked at as text.
+fn latin1(bytes: &[u8]) -> String {
+    bytes.iter().map(|&b| char::from(b)).collect()
 }

@@ -2,4 +2,12 @@
 
 mod kit;
 
+mod auth;
+mod cancel;
+mod cluster;
+mod forking;
+mod forwarding;
+mod non_invite;
+mod responses;
+mod timers;
 mod validation;
