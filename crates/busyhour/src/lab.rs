@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::anyhow;
 use busyhour_lab::experiment::{Experiment, Overrides};
 use busyhour_lab::live::{print_summary, wants_colour};
-use busyhour_lab::report::Driver;
+use busyhour_lab::Driver;
 use busyhour_lab::run::{self, Options};
 use signal_hook::consts::{SIGINT, SIGTERM};
 

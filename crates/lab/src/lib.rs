@@ -4,9 +4,12 @@
 //! it; [`measure`] collects what the phones and proxies tell; [`report`] and [`live`] show it.
 
 pub mod arrivals;
+mod driver;
 pub mod experiment;
 pub mod live;
 pub mod measure;
 pub mod report;
 pub(crate) mod role;
 pub mod run;
+
+pub use driver::Driver;

@@ -88,6 +88,8 @@ pub struct Cluster {
     tell: Sender<Told>,
     /// Balancers that have not confirmed the present table.
     unconfirmed: usize,
+    /// Parts that have not answered the last question for a report.
+    unreported: usize,
     status: Status,
     proxies_begun: usize,
 }
@@ -146,6 +148,8 @@ impl From<Refused> for ClusterError {
 
 /// How long a change of the membership may take to reach all workers before it is done without their word.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(2);
+/// How long a report is waited for; one that comes later is taken in the next time.
+const REPORT_WITHIN: Duration = Duration::from_millis(50);
 
 impl Cluster {
     /// Starts balancers and proxies; returns when calls can be made.
@@ -178,6 +182,7 @@ impl Cluster {
             told,
             tell,
             unconfirmed: 0,
+            unreported: 0,
             status: Status::default(),
             proxies_begun: 0,
         };
@@ -354,15 +359,17 @@ impl Cluster {
         Ok(())
     }
 
-    /// Asks every part for its report and takes in what has come since the last time. Call it about once a second.
+    /// Asks every part for its report and takes in what they tell, for a moment at most. Call it about once a second:
+    /// epochs are retired by what the proxies report.
     pub fn tick(&mut self) {
+        self.unreported = 0;
         for balancer in &self.balancers {
-            let _ = balancer.handle.command(balancer::Command::Report);
+            self.unreported += usize::from(balancer.handle.command(balancer::Command::Report).is_ok());
         }
         for proxy in &self.proxies {
-            let _ = proxy.handle.command(proxy::Command::Report);
+            self.unreported += usize::from(proxy.handle.command(proxy::Command::Report).is_ok());
         }
-        self.listen(Duration::ZERO);
+        self.listen_while(REPORT_WITHIN, |cluster| cluster.unreported > 0);
     }
 
     /// Names of parts whose thread has ended though nobody stopped it.
@@ -398,27 +405,35 @@ impl Cluster {
             let sent = balancer.handle.command(balancer::Command::Members(self.members.table().clone()));
             self.unconfirmed += usize::from(sent.is_ok());
         }
-        let until = Instant::now() + CONFIRM_WITHIN;
-        while self.unconfirmed > 0 && self.members.table().version == version {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                tracing::warn!(version, "not every balancer has confirmed the membership");
-                break;
-            }
-            self.listen(left);
+        self.listen_while(CONFIRM_WITHIN, |cluster| cluster.unconfirmed > 0 && cluster.members.table().version == version);
+        if self.unconfirmed > 0 && self.members.table().version == version {
+            tracing::warn!(version, "not every balancer has confirmed the membership");
         }
         for proxy in &self.proxies {
             let _ = proxy.handle.command(self.members.for_proxies());
         }
     }
 
+    /// Takes in what is told as long as `wanted`, but not longer than `patience`.
+    fn listen_while(&mut self, patience: Duration, wanted: impl Fn(&Self) -> bool) {
+        let until = Instant::now() + patience;
+        while wanted(self) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            self.listen(left);
+        }
+    }
+
     /// Takes in what was told; waits for the first of it up to `patience`.
     fn listen(&mut self, patience: Duration) {
         let mut retired = false;
-        let mut next = if patience.is_zero() { None } else { self.told.recv_timeout(patience).ok() };
+        let mut next = self.told.recv_timeout(patience).ok();
         while let Some(told) = next.take().or_else(|| self.told.try_recv().ok()) {
             match told {
                 Told::Balancer(index, balancer::Event::Report(stats)) => {
+                    self.unreported = self.unreported.saturating_sub(1);
                     self.status.balancers.insert(self.balancers[index].name.clone(), *stats);
                 }
                 Told::Balancer(index, balancer::Event::Table { version, outcome }) => {
@@ -431,6 +446,7 @@ impl Cluster {
                     }
                 }
                 Told::Proxy(name, proxy::Event::Report(stats)) => {
+                    self.unreported = self.unreported.saturating_sub(1);
                     if self.proxies.iter().any(|p| p.name == name) {
                         retired |= self.members.report(&name, &stats);
                     }

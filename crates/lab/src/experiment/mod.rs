@@ -22,10 +22,11 @@ use std::time::Duration;
 use busyhour_engine::{Instant, Rng};
 use busyhour_roles::ua::PlannedCall;
 
+use crate::Driver;
 use crate::arrivals::{Arrivals, Load, Pairing, Pairs, Schedule, Spacing};
 
 pub use error::ExperimentError;
-pub use expect::{Driver, Expectation, Metrics, Outcome, Verdict};
+pub use expect::{Expectation, Judgement, Metrics, Verdict};
 pub use model::{
     Call, DISPATCH_POLICIES, Distribution, End, Fault, FaultKind, Host, Link, OVERLOAD_POLICIES, Overrides,
     Policy, Source, Target, Topology, Users,

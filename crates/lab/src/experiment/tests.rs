@@ -126,8 +126,8 @@ fn a_shortened_run_says_what_it_leaves_out() {
         short.notes,
         ["the run ends before the fault at 5m", "the run is cut short: 2m of 10m of the load"]
     );
-    let verdict = &short.judge(&Fixed::new(&[("load", 5.0)]), Driver::Sim)[0];
-    assert_eq!(verdict.outcome, Outcome::Skipped);
+    let verdict = &short.judge(&Fixed::new(&[("load", 5.0)]), Driver::Simulator)[0];
+    assert_eq!(verdict.judgement, Judgement::Skipped);
     assert_eq!(verdict.found, "the run was cut short before 6m..8m was over");
 }
 
@@ -349,7 +349,7 @@ fn verdicts(expect: &str, values: &[(&str, f64)]) -> Vec<Verdict> {
     let text = format!("{text}\n[constants]\ncapacity = \"700/s\"\n{expect}");
     read(&text, &Overrides::default())
         .unwrap_or_else(|e| panic!("{e}"))
-        .judge(&Fixed::new(values), Driver::Net)
+        .judge(&Fixed::new(values), Driver::Sockets)
 }
 
 fn verdict(that: &str, more: &str, values: &[(&str, f64)]) -> Verdict {
@@ -359,39 +359,42 @@ fn verdict(that: &str, more: &str, values: &[(&str, f64)]) -> Verdict {
 #[test]
 fn verdicts_tell_what_was_expected_and_found() {
     let v = verdict("srd.p99 < 1000ms", "", &[("srd.p99", 0.412_3)]);
-    assert_eq!((v.expected.as_str(), v.found.as_str(), v.outcome), ("< 1 s", "412.3 ms", Outcome::Pass));
+    assert_eq!((v.expected.as_str(), v.found.as_str(), v.judgement), ("< 1 s", "412.3 ms", Judgement::Pass));
     assert_eq!(v.over, "after the warm-up");
     let counts = [("calls.failed", 3.0), ("calls.offered", 15_000.0)];
     let v = verdict("calls.failed / calls.offered <= 0.01%", "", &counts);
-    assert_eq!(v.outcome, Outcome::Fail);
+    assert_eq!(v.judgement, Judgement::Fail);
     assert_eq!(
         (v.expected.as_str(), v.found.as_str()),
         ("<= 0.0001", "0.0002 (calls.failed 3, calls.offered 15000)")
     );
     let v = verdict("goodput within 10% of capacity", "", &[("goodput", 655.0)]);
-    assert_eq!((v.expected.as_str(), v.outcome), ("within 10 % of capacity = 700/s", Outcome::Pass));
+    assert_eq!((v.expected.as_str(), v.judgement), ("within 10 % of capacity = 700/s", Judgement::Pass));
     let v = verdict("0.9 <= goodput / capacity <= 1.1", "", &[("goodput", 600.0)]);
-    assert_eq!((v.expected.as_str(), v.outcome), ("0.9 <= goodput / capacity <= 1.1", Outcome::Fail));
+    assert_eq!((v.expected.as_str(), v.judgement), ("0.9 <= goodput / capacity <= 1.1", Judgement::Fail));
 }
 
 #[test]
 fn limits_are_sharp() {
-    let outcome = |that: &str| verdict(that, "", &[("load", 5.0)]).outcome;
-    assert_eq!(outcome("load < 5/s"), Outcome::Fail);
-    assert_eq!(outcome("load <= 5/s"), Outcome::Pass);
-    assert_eq!(outcome("load > 5/s"), Outcome::Fail);
-    assert_eq!(outcome("load >= 5/s"), Outcome::Pass);
-    assert_eq!(outcome("load == 5/s"), Outcome::Pass);
-    assert_eq!(outcome("load == 5.001/s"), Outcome::Fail);
-    assert_eq!(outcome("max(load, 1/s) - min(load, 6/s) + 2 * abs(load) >= 10/s"), Outcome::Pass);
+    let judgement = |that: &str| verdict(that, "", &[("load", 5.0)]).judgement;
+    assert_eq!(judgement("load < 5/s"), Judgement::Fail);
+    assert_eq!(judgement("load <= 5/s"), Judgement::Pass);
+    assert_eq!(judgement("load > 5/s"), Judgement::Fail);
+    assert_eq!(judgement("load >= 5/s"), Judgement::Pass);
+    assert_eq!(judgement("load == 5/s"), Judgement::Pass);
+    assert_eq!(judgement("load == 5.001/s"), Judgement::Fail);
+    assert_eq!(judgement("max(load, 1/s) - min(load, 6/s) + 2 * abs(load) >= 10/s"), Judgement::Pass);
 }
 
 #[test]
 fn missing_data_fails_and_says_so() {
     let v = verdict("srd.p99 < 1s", "", &[]);
-    assert_eq!((v.outcome, v.found.as_str()), (Outcome::Fail, "no data for srd.p99"));
+    assert_eq!((v.judgement, v.found.as_str()), (Judgement::Fail, "no data for srd.p99"));
     let v = verdict("calls.failed / calls.offered < 1", "", &[("calls.failed", 0.0), ("calls.offered", 0.0)]);
-    assert_eq!((v.outcome, v.found.as_str()), (Outcome::Fail, "no data for calls.failed / calls.offered"));
+    assert_eq!(
+        (v.judgement, v.found.as_str()),
+        (Judgement::Fail, "no data for calls.failed / calls.offered")
+    );
 }
 
 #[test]
@@ -399,11 +402,11 @@ fn a_claim_about_each_step_shows_the_worst() {
     let values = [("srd.p99", 0.1), ("srd.p99@240", 1.5), ("srd.p99@360", 1.2)];
     let v = verdict("srd.p99 < 1s", "at = \"each step\"", &values);
     assert_eq!(
-        (v.outcome, v.found.as_str(), v.over.as_str()),
-        (Outcome::Fail, "1.5 s in step 3", "each step")
+        (v.judgement, v.found.as_str(), v.over.as_str()),
+        (Judgement::Fail, "1.5 s in step 3", "each step")
     );
     let v = verdict("srd.p99 < 1s", "at = \"each 5m\"", &[("srd.p99", 0.1), ("srd.p99@300", 0.2)]);
-    assert_eq!((v.outcome, v.found.as_str()), (Outcome::Pass, "200 ms in 5m..10m"));
+    assert_eq!((v.judgement, v.found.as_str()), (Judgement::Pass, "200 ms in 5m..10m"));
     // The first step is looked at from the end of the warm-up on.
     let v = verdict("srd.p99 < 1s", "at = \"each step\"", &[("srd.p99", 0.1), ("srd.p99@60", 2.0)]);
     assert_eq!(v.found, "2 s in step 1");
@@ -413,14 +416,14 @@ fn a_claim_about_each_step_shows_the_worst() {
 fn a_metric_can_be_of_another_part_of_the_run() {
     let values = [("goodput", 10.0), ("goodput@480", 4.0), ("goodput@120", 8.0)];
     let v = verdict("goodput[step 5] >= goodput[2m..3m] / 2", "", &values);
-    assert_eq!((v.outcome, v.expected.as_str()), (Outcome::Pass, ">= goodput[2m..3m] / 2"));
+    assert_eq!((v.judgement, v.expected.as_str()), (Judgement::Pass, ">= goodput[2m..3m] / 2"));
     assert_eq!(v.found, "4/s and 4/s (goodput[2m..3m] 8/s)");
 }
 
 #[test]
 fn a_claim_for_the_other_driver_is_skipped() {
     let v = verdict("srd.p99 < 1s", "driver = \"sim\"\nnote = \"N\"\nsource = \"S\"", &[("srd.p99", 9.0)]);
-    assert_eq!((v.outcome, v.found.as_str()), (Outcome::Skipped, "meant for the simulator"));
+    assert_eq!((v.judgement, v.found.as_str()), (Judgement::Skipped, "meant for the simulator"));
     assert_eq!((v.note.as_deref(), v.source.as_deref()), (Some("N"), Some("S")));
 }
 

@@ -2,6 +2,7 @@
 //!
 //! On a terminal a bar with two lines of figures below it; elsewhere a plain line every few seconds, for logs.
 
+mod phones;
 mod summary;
 
 use std::collections::VecDeque;
@@ -13,6 +14,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::measure::{Snapshot, cause_label};
 use crate::report::format;
 
+pub use phones::Phones;
 pub use summary::{print_summary, wants_colour};
 
 /// How far apart plain lines are.

@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use crate::experiment::Judgement;
 use crate::measure::{Delay, cause_label};
 use crate::report::{Report, Status, format};
 
@@ -27,21 +28,24 @@ pub fn print_summary(report: &Report, out: &mut impl Write, colour: bool) -> io:
     if !report.verdicts.is_empty() {
         writeln!(out)?;
         for v in &report.verdicts {
-            let mark = if v.pass { paint.good("PASS") } else { paint.bad("FAIL") };
-            writeln!(out, "  {mark}  {}", line(&v.text))?;
+            let mark = match v.judgement {
+                Judgement::Pass => paint.good("PASS"),
+                Judgement::Fail => paint.bad("FAIL"),
+                Judgement::Skipped => paint.dim("skip"),
+            };
+            writeln!(out, "  {mark}  {}  {}", line(&v.text), paint.dim(&line(&v.over)))?;
             let (expected, found) = (line(&v.expected), line(&v.found));
             writeln!(out, "        {}", paint.dim(&format!("expected {expected}, found {found}")))?;
         }
     }
     writeln!(out)?;
-    let failed = report.verdicts.iter().filter(|v| !v.pass).count();
-    let all = report.verdicts.len();
-    match report.status() {
-        Status::Pass => writeln!(out, "{}  {all} of {all} expectations hold", paint.good("PASS")),
-        Status::Fail => writeln!(out, "{}  {failed} of {all} expectations do not hold", paint.bad("FAIL")),
-        Status::Invalid => writeln!(out, "{}  the run does not count", paint.alarm(" INVALID ")),
-        Status::Unjudged => writeln!(out, "{}  nothing was expected of this run", paint.bold("MEASURED")),
-    }
+    let word = match report.status() {
+        Status::Pass => paint.good("PASS"),
+        Status::Fail => paint.bad("FAIL"),
+        Status::Invalid => paint.alarm(" INVALID "),
+        Status::Unjudged => paint.bold("MEASURED"),
+    };
+    writeln!(out, "{word}  {}", report.headline())
 }
 
 fn figures(report: &Report, out: &mut impl Write, paint: Paint) -> io::Result<()> {
@@ -134,9 +138,14 @@ mod tests {
     #[test]
     fn verdicts_are_told_with_their_figures() {
         let text = text(&sample_report(), false);
-        assert!(text.contains("PASS  srd.p99 < 1 s\n        expected below 1 s, found 20.0 ms"), "{text}");
+        assert!(
+            text.contains(
+                "PASS  srd.p99 < 1 s  after the warm-up\n        expected below 1 s, found 20.0 ms"
+            ),
+            "{text}"
+        );
         assert!(text.contains("FAIL  ser >= 0.99"), "{text}");
-        assert!(text.ends_with("FAIL  1 of 2 expectations do not hold\n"), "{text}");
+        assert!(text.ends_with("FAIL  1 of 2 expectations hold.\n"), "{text}");
         assert!(!text.contains('\x1b'));
     }
 

@@ -2,32 +2,7 @@
 
 use std::time::SystemTime;
 
-/// What carried the messages.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Driver {
-    /// Real sockets, in real time.
-    Sockets,
-    /// The simulator, in virtual time.
-    Simulator,
-}
-
-impl Driver {
-    /// The word in files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Driver::Sockets => "sockets",
-            Driver::Simulator => "simulator",
-        }
-    }
-
-    /// What a person reads.
-    pub(super) fn label(self) -> &'static str {
-        match self {
-            Driver::Sockets => "real sockets",
-            Driver::Simulator => "simulator, virtual time",
-        }
-    }
-}
+use crate::Driver;
 
 /// Where and how a run was made.
 #[derive(Clone, Debug, PartialEq)]

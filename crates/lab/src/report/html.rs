@@ -4,6 +4,7 @@
 use askama::Template;
 use plotly::Plot;
 
+use crate::experiment::Judgement;
 use crate::measure::{Delay, Delays, Quantiles, Recorder, cause_label};
 
 use super::charts::{self, script_safe};
@@ -69,7 +70,7 @@ pub(super) fn page(report: &Report) -> String {
         report,
         status: report.status().label(),
         status_class: status_class(report.status()),
-        headline: headline(report),
+        headline: report.headline(),
         reasons: report.validity.reasons().iter().map(ToString::to_string).collect(),
         subtitle: subtitle(report),
         tiles: tiles(&report.recorder),
@@ -92,22 +93,6 @@ fn status_class(status: Status) -> &'static str {
         Status::Fail => "fail",
         Status::Invalid => "invalid",
         Status::Unjudged => "unjudged",
-    }
-}
-
-fn headline(report: &Report) -> String {
-    let all = report.verdicts.len();
-    let failed = report.verdicts.iter().filter(|v| !v.pass).count();
-    let expectations = |n: usize| if n == 1 { "expectation".to_owned() } else { format!("{n} expectations") };
-    match report.status() {
-        Status::Invalid => "The figures below may not be used.".to_owned(),
-        Status::Unjudged => "Nothing was expected of this run.".to_owned(),
-        Status::Pass if all == 1 => "The expectation holds.".to_owned(),
-        Status::Pass => format!("All {} hold.", expectations(all)),
-        Status::Fail if all == 1 => "The expectation does not hold.".to_owned(),
-        Status::Fail => {
-            format!("{failed} of {} {} not hold.", expectations(all), if failed == 1 { "does" } else { "do" })
-        }
     }
 }
 

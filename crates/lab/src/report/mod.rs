@@ -18,28 +18,16 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::experiment::{Judgement, Verdict};
 use crate::measure::{Recorder, Validity};
 
-pub use environment::{Driver, Environment};
+pub use environment::Environment;
 pub use files::WriteError;
 pub use summary::{
     CallSummary, DelaySummary, EnvironmentSummary, FailureSummary, GeneratorSummary, ProxySummary,
     RatioSummary, ReasonSummary, RegisterSummary, RepetitionSummary, RunSummary, SCHEMA, SetupSummary,
     Summary, ValiditySummary, VerdictSummary,
 };
-
-/// One expectation of the experiment, judged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// The expectation as the experiment words it.
-    pub text: String,
-    /// What was expected, with its unit.
-    pub expected: String,
-    /// What was found, with its unit.
-    pub found: String,
-    /// Whether it holds.
-    pub pass: bool,
-}
 
 /// What came out of a run.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +39,7 @@ pub enum Status {
     Fail,
     /// The figures may not be used, whatever the expectations say.
     Invalid,
-    /// The figures may be used, and nothing was expected of them.
+    /// The figures may be used, and nothing was expected of them, or nothing that could be judged.
     Unjudged,
 }
 
@@ -99,12 +87,33 @@ impl Report {
     pub fn status(&self) -> Status {
         if !self.validity.is_valid() {
             Status::Invalid
-        } else if self.verdicts.is_empty() {
-            Status::Unjudged
-        } else if self.verdicts.iter().all(|v| v.pass) {
+        } else if self.count(Judgement::Fail) > 0 {
+            Status::Fail
+        } else if self.count(Judgement::Pass) > 0 {
             Status::Pass
         } else {
-            Status::Fail
+            Status::Unjudged
+        }
+    }
+
+    /// How many expectations were judged like that.
+    pub fn count(&self, judgement: Judgement) -> usize {
+        self.verdicts.iter().filter(|v| v.judgement == judgement).count()
+    }
+
+    /// In words: `6 of 6 expectations hold`, with how many could not be judged.
+    pub(crate) fn headline(&self) -> String {
+        let (pass, fail) = (self.count(Judgement::Pass), self.count(Judgement::Fail));
+        let skipped = match self.count(Judgement::Skipped) {
+            0 => String::new(),
+            n => format!("; {n} could not be judged in this run"),
+        };
+        match self.status() {
+            Status::Invalid => "The figures may not be used.".to_owned(),
+            Status::Unjudged if skipped.is_empty() => "Nothing was expected of this run.".to_owned(),
+            Status::Unjudged | Status::Pass | Status::Fail => {
+                format!("{pass} of {} expectations hold{skipped}.", pass + fail)
+            }
         }
     }
 

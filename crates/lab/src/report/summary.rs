@@ -79,10 +79,14 @@ pub struct VerdictSummary {
     pub text: String,
     /// What was expected.
     pub expected: String,
-    /// What was found.
+    /// What was found; for a skipped one, why it could not be judged.
     pub found: String,
-    /// Whether it holds.
-    pub pass: bool,
+    /// Which part of the run it is about.
+    pub over: String,
+    /// `pass`, `fail` or `skipped`.
+    pub judgement: String,
+    /// Where the expectation was published, when the experiment says.
+    pub source: Option<String>,
 }
 
 /// How the run was measured.
@@ -286,12 +290,14 @@ impl Summary {
 }
 
 impl VerdictSummary {
-    fn of(v: &super::Verdict) -> Self {
+    fn of(v: &crate::experiment::Verdict) -> Self {
         VerdictSummary {
             text: v.text.clone(),
             expected: v.expected.clone(),
             found: v.found.clone(),
-            pass: v.pass,
+            over: v.over.clone(),
+            judgement: v.judgement.word().to_owned(),
+            source: v.source.clone(),
         }
     }
 }

@@ -5,8 +5,14 @@ use serde_json::Value;
 
 use super::charts::{DARK, script_safe};
 use super::*;
+use crate::Driver;
 use crate::measure::fixtures::{ORIGIN, call, completed, registration};
 use crate::measure::{GeneratorSample, ProxySample, Reason, RecorderConfig};
+
+fn verdict(text: &str, expected: &str, found: &str, judgement: Judgement) -> Verdict {
+    let [text, expected, found] = [text, expected, found].map(str::to_owned);
+    Verdict { text, over: "after the warm-up".into(), expected, found, judgement, note: None, source: None }
+}
 
 fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -53,18 +59,18 @@ fn report_of(recorder: Recorder) -> Report {
             notes: vec![("Proxies".to_owned(), "2".to_owned())],
         },
         verdicts: vec![
-            Verdict {
-                text: "srd.p99 < 1 s".to_owned(),
-                expected: "below 1 s".to_owned(),
-                found: "20.0 ms".to_owned(),
-                pass: true,
-            },
-            Verdict {
-                text: "ser >= 0.99".to_owned(),
-                expected: "at least 99 %".to_owned(),
-                found: "90 %".to_owned(),
-                pass: false,
-            },
+            verdict(
+                &"srd.p99 < 1 s".to_owned(),
+                &"below 1 s".to_owned(),
+                &"20.0 ms".to_owned(),
+                Judgement::Pass,
+            ),
+            verdict(
+                &"ser >= 0.99".to_owned(),
+                &"at least 99 %".to_owned(),
+                &"90 %".to_owned(),
+                Judgement::Fail,
+            ),
         ],
         attribution: vec!["Data by somebody.".to_owned()],
         validity: recorder.validity(),
@@ -209,8 +215,7 @@ fn the_page_escapes_everything() {
     report.environment.kernel = EVIL.to_owned();
     report.environment.busyhour = EVIL.to_owned();
     report.environment.notes = vec![(EVIL.to_owned(), EVIL.to_owned())];
-    report.verdicts[0] =
-        Verdict { text: EVIL.to_owned(), expected: EVIL.to_owned(), found: EVIL.to_owned(), pass: true };
+    report.verdicts[0] = verdict(&EVIL.to_owned(), &EVIL.to_owned(), &EVIL.to_owned(), Judgement::Pass);
     report.validity = Validity::Valid.with(Reason::Other(EVIL.to_owned()));
     let page = page_without_library(&report);
     assert!(

@@ -16,10 +16,11 @@ use std::time::Duration;
 use busyhour_engine::Instant;
 use busyhour_roles::ua;
 
-use crate::experiment::{self, Experiment};
-use crate::live::Live;
+use crate::Driver;
+use crate::experiment::Experiment;
+use crate::live::{Live, Phones};
 use crate::measure::{Reason, Recorder, RecorderConfig, Validity};
-use crate::report::{Driver, Environment, Report};
+use crate::report::{Environment, Report};
 
 pub use world::RunError;
 use world::World;
@@ -84,11 +85,7 @@ fn report(
         recorder.merge_repetition(other).expect("repetitions of one experiment can be merged");
     }
     let validity = reasons.into_iter().fold(recorder.validity(), Validity::with);
-    let judged_on = match driver {
-        Driver::Sockets => experiment::Driver::Net,
-        Driver::Simulator => experiment::Driver::Sim,
-    };
-    let verdicts = experiment.judge(&recorder, judged_on);
+    let verdicts = experiment.judge(&recorder, driver);
     if repetitions.len() == 1 {
         repetitions.clear();
     }
@@ -99,27 +96,12 @@ fn report(
         description: description(experiment),
         configuration: experiment.text.clone(),
         environment,
-        verdicts: verdicts.into_iter().filter_map(judged).collect(),
+        verdicts,
         attribution: experiment.attribution.iter().cloned().collect(),
         recorder,
         repetitions,
         validity,
     }
-}
-
-/// A verdict as reports show it; `None` for an expectation that the run did not reach.
-fn judged(v: experiment::Verdict) -> Option<crate::report::Verdict> {
-    let pass = match v.outcome {
-        experiment::Outcome::Pass => true,
-        experiment::Outcome::Fail => false,
-        experiment::Outcome::Skipped => return None,
-    };
-    Some(crate::report::Verdict {
-        text: format!("{} ({})", v.text, v.over),
-        expected: v.expected,
-        found: v.found,
-        pass,
-    })
 }
 
 fn description(experiment: &Experiment) -> Vec<String> {
@@ -140,8 +122,7 @@ struct Run<'a> {
     world: &'a mut dyn World,
     recorder: Recorder,
     reasons: Vec<Reason>,
-    /// Registrations and calls that were ordered, and those that have ended.
-    registering: u64,
+    /// Calls that were ordered, and those that have ended.
     calls_planned: u64,
     calls_ended: u64,
 }
@@ -154,7 +135,6 @@ impl<'a> Run<'a> {
             world,
             recorder: Recorder::new(RecorderConfig::new(Instant::EPOCH, experiment.duration())),
             reasons: Vec::new(),
-            registering: 0,
             calls_planned: 0,
             calls_ended: 0,
         }
@@ -187,7 +167,7 @@ impl<'a> Run<'a> {
         let start = self.world.now() + Duration::from_millis(100);
         let gap = Duration::from_secs_f64(1.0 / users.register_rate_per_s);
         let mut records = Vec::new();
-        let mut live = self.live("registering the phones", gap * users.count);
+        let mut live = Phones::new(u64::from(users.count), gap * users.count, self.options.tty);
         for user in 0..users.count {
             let at = start + gap * user;
             self.world.order(ua::Command::Register { user, at })?;
@@ -200,10 +180,7 @@ impl<'a> Run<'a> {
                     records.push(record);
                 }
             })?;
-            live.update(&crate::measure::Snapshot {
-                elapsed: self.world.now().since(start),
-                ..Default::default()
-            });
+            live.update(records.len() as u64);
         }
         live.finish();
         Ok(records)

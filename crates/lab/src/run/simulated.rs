@@ -8,7 +8,8 @@ use busyhour_control::location::SharedLocation;
 use busyhour_control::secret::ClusterSecret;
 use busyhour_engine::Instant;
 use busyhour_roles::balancer::{self, Change, State};
-use busyhour_roles::{proxy, ua};
+use busyhour_roles::proxy::{self, Proxy};
+use busyhour_roles::ua;
 use busyhour_sim::{
     Capacity, Config, Cpu, Fault, HostConfig, HostId, LinkModel, NodeId, Progress, Quota, Sim,
 };
@@ -32,7 +33,6 @@ struct Member {
     name: String,
     node: NodeId,
     host: HostId,
-    address: SocketAddr,
     last: proxy::Stats,
 }
 
@@ -117,7 +117,7 @@ impl Simulated {
         let node = self.proxy(number);
         let node = self.sim.add_node(host, address, node).map_err(|e| RunError::new(e.to_string()))?;
         self.members.add_ready(&name, address).map_err(|e| RunError::new(format!("{e:?}")))?;
-        self.proxies.push(Member { name, node, host, address, last: proxy::Stats::default() });
+        self.proxies.push(Member { name, node, host, last: proxy::Stats::default() });
         Ok(())
     }
 
@@ -236,13 +236,18 @@ impl World for Simulated {
     }
 
     fn proxies(&mut self) -> Vec<ProxySample> {
-        let sample = |p: &Member| ProxySample {
-            name: p.name.clone(),
-            requests: p.last.requests,
-            invites: p.last.invites,
-            registers: p.last.registers,
-            refused: p.last.answers[4],
-            cpu_seconds: Some(self.sim.node_counters(p.node).busy.as_secs_f64()),
+        let sample = |p: &Member| {
+            // What a proxy that is down had counted is gone; its last report is what is known.
+            let stats =
+                self.sim.node(p.node).and_then(Role::as_proxy).map_or_else(|| p.last.clone(), Proxy::stats);
+            ProxySample {
+                name: p.name.clone(),
+                requests: stats.requests,
+                invites: stats.invites,
+                registers: stats.registers,
+                refused: stats.answers[4],
+                cpu_seconds: Some(self.sim.node_counters(p.node).busy.as_secs_f64()),
+            }
         };
         self.proxies.iter().map(sample).collect()
     }

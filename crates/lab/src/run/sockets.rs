@@ -185,6 +185,7 @@ impl World for Sockets {
     }
 
     fn proxies(&mut self) -> Vec<ProxySample> {
+        self.cluster.tick();
         let names: Vec<String> = self.cluster.status().proxies.keys().cloned().collect();
         let cpu = |name: &str| self.cluster.driver_stats(name).map(|d| d.cpu_nanos as f64 / 1e9);
         let sample = |name: &String| {

@@ -23,21 +23,12 @@ mod vocabulary;
 
 pub use claim::{At, Claim, Comparison, Expr, Function, Operator, Over};
 pub use parser::{ExpressionError, parse_at, parse_claim, parse_quantity};
-pub use verdict::{Metrics, Outcome, Verdict};
+pub use verdict::{Judgement, Metrics, Verdict};
 pub use vocabulary::{Constants, metric_dimension};
 
 pub(super) use claim::WindowError;
 pub(super) use verdict::{Timeline, judge};
 pub(super) use vocabulary::is_reserved;
-
-/// A driver on which an experiment can run.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Driver {
-    /// The simulator.
-    Sim,
-    /// Real sockets.
-    Net,
-}
 
 /// One `[[expect]]` of an experiment.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,7 +40,7 @@ pub struct Expectation {
     /// Which part of the run it is about.
     pub at: At,
     /// The only driver that it is meant for; `None` for both.
-    pub driver: Option<Driver>,
+    pub driver: Option<crate::Driver>,
     /// Why it is expected, or where ours differs.
     pub note: Option<String>,
     /// Where it was published.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::Expectation;
 use super::claim::{At, Claim, Comparison, Expr, Function, Operator, Over};
-use super::{Driver, Expectation};
+use crate::Driver;
 use crate::arrivals::Window;
 use crate::experiment::units::{Dimension, Quantity, written};
 
@@ -22,13 +23,24 @@ impl Metrics for crate::measure::Recorder {
 
 /// How an expectation came out.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum Judgement {
     /// It holds.
     Pass,
     /// It does not hold, or there is no data to tell.
     Fail,
     /// It is meant for another driver, or for a part that the run did not reach because it was cut short.
     Skipped,
+}
+
+impl Judgement {
+    /// The word in files.
+    pub fn word(self) -> &'static str {
+        match self {
+            Judgement::Pass => "pass",
+            Judgement::Fail => "fail",
+            Judgement::Skipped => "skipped",
+        }
+    }
 }
 
 /// What became of one expectation.
@@ -43,7 +55,7 @@ pub struct Verdict {
     /// The figure, such as `412 ms`; for several parts of a run, that of the worst one. For a skipped one, the reason.
     pub found: String,
     /// How it came out.
-    pub outcome: Outcome,
+    pub judgement: Judgement,
     /// Why it is expected, or where ours differs.
     pub note: Option<String>,
     /// Where it was published.
@@ -114,14 +126,14 @@ pub(in crate::experiment) fn judge(
         over: expectation.at.to_string(),
         expected: expected(&expectation.claim),
         found: String::new(),
-        outcome: Outcome::Skipped,
+        judgement: Judgement::Skipped,
         note: expectation.note.clone(),
         source: expectation.source.clone(),
     };
     if let Some(only) = expectation.driver.filter(|only| *only != driver) {
         let name = match only {
-            Driver::Sim => "the simulator",
-            Driver::Net => "real sockets",
+            Driver::Simulator => "the simulator",
+            Driver::Sockets => "real sockets",
         };
         verdict.found = format!("meant for {name}");
         return verdict;
@@ -140,7 +152,7 @@ pub(in crate::experiment) fn judge(
             Ok(result) => result,
             Err(Missing::NotReached(reason)) => {
                 verdict.found = reason;
-                verdict.outcome = Outcome::Skipped;
+                verdict.judgement = Judgement::Skipped;
                 return verdict;
             }
             Err(Missing::NoData(what)) => (f64::NEG_INFINITY, format!("no data for {what}")),
@@ -148,7 +160,7 @@ pub(in crate::experiment) fn judge(
         if worst.is_none_or(|before| margin < before) {
             worst = Some(margin);
             verdict.found = name.map_or(found.clone(), |name| format!("{found} in {name}"));
-            verdict.outcome = if margin >= 0.0 { Outcome::Pass } else { Outcome::Fail };
+            verdict.judgement = if margin >= 0.0 { Judgement::Pass } else { Judgement::Fail };
         }
     }
     verdict

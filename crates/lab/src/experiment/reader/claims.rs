@@ -1,5 +1,6 @@
 //! What is expected: `[constants]` and `[[expect]]`.
 
+use crate::Driver;
 use std::time::Duration;
 
 use super::text;
@@ -7,7 +8,7 @@ use crate::arrivals::Window;
 use crate::experiment::check;
 use crate::experiment::error::ExperimentError;
 use crate::experiment::expect::{
-    At, Constants, Driver, Expectation, ExpressionError, is_reserved, parse_at, parse_claim, parse_quantity,
+    At, Constants, Expectation, ExpressionError, is_reserved, parse_at, parse_claim, parse_quantity,
 };
 use crate::experiment::section::{Field, Section};
 
@@ -36,7 +37,7 @@ pub(super) fn read_expectations(
     steps: &[Window],
     length: Duration,
 ) -> Result<Vec<Expectation>, ExperimentError> {
-    const DRIVERS: [(&str, Driver); 2] = [("sim", Driver::Sim), ("net", Driver::Net)];
+    const DRIVERS: [(&str, Driver); 2] = [("sim", Driver::Simulator), ("net", Driver::Sockets)];
     let mut expectations = Vec::new();
     for section in root.sections("expect")? {
         let that = section.required("that", "a claim such as \"srd.p99 < 1000ms\"")?;
