@@ -10,7 +10,7 @@ use anyhow::{Context as _, anyhow};
 use busyhour_control::cluster::{Addresses, Cluster, Directory, Endpoint, Settings};
 use busyhour_control::data_dir::DataDir;
 use busyhour_control::subscribers::{Domain, SubscriberStore, Token};
-use busyhour_roles::{proxy, registrar};
+use busyhour_roles::{location, proxy, registrar};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cli::UpArgs;
@@ -127,6 +127,10 @@ fn settings_of(config: &Config, advertise: IpAddr) -> Settings {
             default_expires_s: seconds(config.proxy.default_expires),
             ..registrar::Config::default()
         },
+        location: location::Limits {
+            contacts_per_aor_max: config.proxy.contacts_max,
+            ..location::Limits::default()
+        },
         max_breadth: u32::try_from(config.proxy.max_breadth).unwrap_or(u32::MAX),
         max_forwards: u8::try_from(config.proxy.max_forwards).unwrap_or(u8::MAX),
         ..Settings::for_domain(config.realm().as_str())
@@ -220,6 +224,7 @@ fn drain(cluster: &mut Cluster, signals: &Signals, out: &mut impl Write) -> Resu
         if open == 0 || signals.count() > 1 || started.elapsed() > DRAIN_MAX {
             let text = match open {
                 0 => "stopped.\n".to_owned(),
+                1 => "stopped with one request unanswered.\n".to_owned(),
                 n => format!("stopped with {n} requests unanswered.\n"),
             };
             return say(out, &text);
@@ -228,9 +233,7 @@ fn drain(cluster: &mut Cluster, signals: &Signals, out: &mut impl Write) -> Resu
             told = true;
             say(
                 out,
-                &format!(
-                    "\nno new calls; waiting for {open} requests to be answered (Ctrl-C stops at once)\n"
-                ),
+                &format!("\nno new calls; requests that wait for an answer: {open} (Ctrl-C stops at once)\n"),
             )?;
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use busyhour_engine::HashSeed;
 use busyhour_roles::auth::{self, Authenticator, Subscribers};
 use busyhour_roles::balancer::{self, Balancer, PathPolicy};
-use busyhour_roles::location::Location;
+use busyhour_roles::location::{self, Location};
 use busyhour_roles::proxy::{self, Proxy};
 use busyhour_roles::registrar::{self, Registrar};
 use busyhour_roles::transactions;
@@ -39,6 +39,8 @@ pub struct Settings {
     pub nonce_lifetime: Duration,
     /// Bounds of registrations.
     pub registrar: registrar::Config,
+    /// Limits of the location table that the proxies of a process share; each of its shards has them.
+    pub location: location::Limits,
     /// Max-Breadth of requests without one.
     pub max_breadth: u32,
     /// Max-Forwards of requests without one.
@@ -62,6 +64,7 @@ impl Settings {
             transactions_max: 200_000,
             nonce_lifetime: Duration::from_secs(300),
             registrar: registrar::Config::default(),
+            location: location::Limits::default(),
             max_breadth: 60,
             max_forwards: 70,
             next_hop: None,
@@ -122,7 +125,7 @@ impl Settings {
 }
 
 /// A key for one purpose, made from the cluster's secret: who learns one learns nothing of the others.
-fn derived(secret: &ClusterSecret, purpose: &str) -> HashSeed {
+pub(super) fn derived(secret: &ClusterSecret, purpose: &str) -> HashSeed {
     let word =
         |i: usize| u64::from_le_bytes(secret.as_bytes()[8 * i..8 * i + 8].try_into().expect("eight bytes"));
     let half = |i: usize, n: u8| HashSeed(word(2 * i), word(2 * i + 1)).hash(&[purpose.as_bytes(), &[n]]);
