@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use busyhour_lab::experiment::units;
 use clap::{ArgGroup, Args, Parser, Subcommand};
 
 use crate::config::Given;
-use crate::units;
 
 const FIRST_STEPS: &str = "\
 First steps:

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use busyhour_control::data_dir::DataDirError;
 use busyhour_control::subscribers::{BadInput, StoreError};
 
-use crate::mistake::Mistake;
+use busyhour_lab::input::InputError;
 
 /// Sorted by whose fault it is: that decides the exit status.
 #[derive(Debug)]
@@ -51,8 +51,8 @@ impl fmt::Display for Failure {
     }
 }
 
-impl From<Mistake> for Failure {
-    fn from(mistake: Mistake) -> Self {
+impl From<InputError> for Failure {
+    fn from(mistake: InputError) -> Self {
         Failure::Input(mistake.into())
     }
 }

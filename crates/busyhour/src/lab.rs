@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::anyhow;
+use busyhour_lab::Driver;
 use busyhour_lab::experiment::{Experiment, Overrides};
 use busyhour_lab::live::{print_summary, wants_colour};
-use busyhour_lab::Driver;
 use busyhour_lab::run::{self, Options};
 use signal_hook::consts::{SIGINT, SIGTERM};
 

@@ -18,7 +18,7 @@ use clap::Parser as _;
 use crate::cli::{Cli, Command, ConfigCommand};
 use crate::config::{CONFIG_VARIABLE, Given, Loaded, SourceFile};
 use crate::failure::Failure;
-use crate::mistake::Mistake;
+use busyhour_lab::input::InputError;
 
 fn main() -> ExitCode {
     log();
@@ -53,7 +53,7 @@ fn run(command: Command, out: &mut impl Write) -> Result<(), Failure> {
 }
 
 /// The configuration from the file (or the one that BUSYHOUR_CONFIG names), the environment and the flags.
-pub(crate) fn load_config(file: Option<&Path>, flags: &[Given]) -> Result<Loaded, Mistake> {
+pub(crate) fn load_config(file: Option<&Path>, flags: &[Given]) -> Result<Loaded, InputError> {
     let named = std::env::var_os(CONFIG_VARIABLE).filter(|name| !name.is_empty());
     let file = file.or(named.as_deref().map(Path::new)).map(SourceFile::read).transpose()?;
     config::load(file.as_ref(), std::env::vars_os(), flags)

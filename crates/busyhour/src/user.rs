@@ -9,8 +9,8 @@ use busyhour_control::subscribers::{IfExists, SubscriberStore, UserName};
 
 use crate::cli::{BaseArgs, UserCommand};
 use crate::failure::Failure;
-use crate::mistake::Mistake;
 use crate::{config, load_config};
+use busyhour_lab::input::InputError;
 
 /// Runs the command, writing what it has to say to `out`.
 pub(crate) fn run(command: UserCommand, out: &mut impl Write) -> Result<(), Failure> {
@@ -82,12 +82,13 @@ fn in_place<T>(
     place: &str,
     outcome: Result<T, busyhour_control::subscribers::BadInput>,
 ) -> Result<T, Failure> {
-    outcome.map_err(|bad| Mistake::new(place, bad.expected, bad.found).into())
+    outcome.map_err(|bad| InputError::new(place, bad.expected, bad.found).into())
 }
 
 /// The first line without its end. Reads no more than a password can be long.
 fn first_line(input: impl Read) -> Result<String, Failure> {
-    let wrong = |found: String| Failure::from(Mistake::new("standard input", "a password in UTF-8", found));
+    let wrong =
+        |found: String| Failure::from(InputError::new("standard input", "a password in UTF-8", found));
     let mut line = String::new();
     let mut input = BufReader::new(input.take(PASSWORD_LEN_MAX as u64 + 2));
     input.read_line(&mut line).map_err(|error| wrong(error.to_string()))?;

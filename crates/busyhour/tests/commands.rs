@@ -89,14 +89,14 @@ fn bad_input_is_one_line_and_status_2() {
         ("config check b.toml", format!("b.toml:2:10: listen: expected {listen}, found the boolean true")),
         ("user list --config b.toml", format!("b.toml:2:10: listen: expected {listen}, found the boolean true")),
         ("up --config b.toml", format!("b.toml:2:10: listen: expected {listen}, found the boolean true")),
-        ("up --listen 5060", format!("--listen: expected {listen}, found `5060`")),
+        ("up --listen 5060", format!("--listen: expected {listen}, found \"5060\"")),
         (
             "config check none.toml",
             "none.toml: expected a readable configuration file, found No such file or directory (os error 2)".into(),
         ),
         (
             "user add a@b --password x",
-            "NAME: expected a user name of letters, digits and -_.!~*'()&=+$,;?/ (the user part of a SIP URI), found `a@b`".into(),
+            "NAME: expected a user name of letters, digits and -_.!~*'()&=+$,;?/ (the user part of a SIP URI), found \"a@b\"".into(),
         ),
         ("user add a --password-stdin", "standard input: expected a password of 1 to 1024 bytes, found one of 0 bytes".into()),
     ];
@@ -114,7 +114,7 @@ fn looking_for_users_creates_nothing() {
     assert_eq!(status, 1);
     assert_eq!(
         error,
-        "error: there are no subscribers in typo yet: add one with `busyhour user add`, or name another data directory with --data\n"
+        "error: there are no subscribers in typo yet: add one with \"busyhour user add\", or name another data directory with --data\n"
     );
     assert!(!dir.path().join("typo").exists());
 }

@@ -6,6 +6,7 @@
 pub mod arrivals;
 mod driver;
 pub mod experiment;
+pub mod input;
 pub mod live;
 pub mod measure;
 pub mod report;

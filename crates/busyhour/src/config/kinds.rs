@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use busyhour_control::subscribers::{Domain, NumberRange, PasswordTemplate};
+use busyhour_lab::experiment::units::{duration, written};
+use busyhour_lab::input::quoted;
 use toml::de::DeValue;
 
-use crate::mistake::{Bad, quoted};
+use crate::mistake::Bad;
 use crate::units;
 
 /// How a value is written. A flag and a variable give text; a file gives a TOML value, which for most kinds is that same
@@ -155,13 +157,13 @@ impl Kind for Span {
     type Value = Duration;
 
     fn expected(&self) -> String {
-        let (min, max) = (units::show_duration(self.min), units::show_duration(self.max));
+        let (min, max) = (written(self.min), written(self.max));
         format!("a duration from {min} to {max}, such as \"{}\"", self.example)
     }
 
     fn of_text(&self, text: &str) -> Result<Duration, Bad> {
         let fits = |d: &Duration| (self.min..=self.max).contains(d);
-        units::duration(text)
+        duration(text)
             .filter(fits)
             .ok_or_else(|| Bad { hint: unit_missing(text, "s"), ..self.bad(quoted(text)) })
     }
@@ -175,7 +177,7 @@ impl Kind for Span {
     }
 
     fn shown(&self, value: &Duration) -> String {
-        string(&units::show_duration(*value))
+        string(&written(*value))
     }
 }
 

@@ -22,7 +22,7 @@ use self::kinds::{
 use self::reader::Origin;
 use self::reader::{Entry, Reader};
 pub(crate) use self::sources::{CONFIG_VARIABLE, Given, SourceFile};
-use crate::mistake::Mistake;
+use busyhour_lab::input::InputError;
 
 /// What a cluster runs with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ pub(crate) fn load(
     file: Option<&SourceFile>,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
     flags: &[Given],
-) -> Result<Loaded, Mistake> {
+) -> Result<Loaded, InputError> {
     let variables = sources::variables(environment)?;
     let mut reader = Reader::new(file, &variables, flags)?;
     let config = read_config(&mut reader);
@@ -214,7 +214,7 @@ fn check_ports(config: &Config, reader: &mut Reader<'_>) {
 
 fn check_expires(proxy: &ProxyConfig, reader: &mut Reader<'_>) {
     let ProxyConfig { min_expires: min, max_expires: max, default_expires: default, .. } = *proxy;
-    let show = crate::units::show_duration;
+    let show = busyhour_lab::experiment::units::written;
     if min > max {
         let expected = format!("a duration not below min_expires ({})", show(min));
         reader.contradiction("proxy.max_expires", expected, show(max));

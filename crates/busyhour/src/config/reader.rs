@@ -9,7 +9,9 @@ use toml::de::{DeTable, DeValue};
 
 use super::kinds::{Kind, found};
 use super::sources::{Given, PREFIX, SourceFile};
-use crate::mistake::{Bad, Mistake, nearest, position, quoted};
+use busyhour_lab::input::{InputError, nearest, position, quoted};
+
+use crate::mistake::Bad;
 
 /// Where the value of a key comes from, the strongest source last.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +52,7 @@ pub(super) struct Reader<'a> {
     flags: &'a [Given],
     entries: Vec<Entry>,
     /// Each with its place in the order of reporting: file, variables, flags, and within the file from the top.
-    mistakes: Vec<((u8, usize), Mistake)>,
+    mistakes: Vec<((u8, usize), InputError)>,
 }
 
 impl<'a> Reader<'a> {
@@ -59,7 +61,7 @@ impl<'a> Reader<'a> {
         file: Option<&'a SourceFile>,
         variables: &'a [(String, String)],
         flags: &'a [Given],
-    ) -> Result<Self, Mistake> {
+    ) -> Result<Self, InputError> {
         let file = match file {
             None => None,
             Some(file) => Some((file, parse(file)?)),
@@ -113,21 +115,22 @@ impl<'a> Reader<'a> {
         let (rank, mistake) = match (origin, &self.file) {
             (Origin::File { offset, .. }, Some((file, _))) => {
                 let offset = bad.span.as_ref().map_or(*offset, |span| span.start);
-                let mistake =
-                    Mistake::new(&file.name, bad.expected, bad.found).at(&file.text, offset).key(key);
+                let mistake = InputError::new(&file.name, bad.expected, bad.found)
+                    .at_offset(&file.text, offset)
+                    .key(key);
                 ((0, offset), mistake)
             }
-            (Origin::Variable(name), _) => ((1, 0), Mistake::new(name, bad.expected, bad.found)),
-            (Origin::Flag(name), _) => ((2, 0), Mistake::new(name, bad.expected, bad.found)),
+            (Origin::Variable(name), _) => ((1, 0), InputError::new(name, bad.expected, bad.found)),
+            (Origin::Flag(name), _) => ((2, 0), InputError::new(name, bad.expected, bad.found)),
             (Origin::Default | Origin::File { .. }, _) => {
-                ((3, 0), Mistake::new(key, bad.expected, bad.found))
+                ((3, 0), InputError::new(key, bad.expected, bad.found))
             }
         };
-        self.mistakes.push((rank, mistake.hint(bad.hint)));
+        self.mistakes.push((rank, mistake.hint_if(bad.hint)));
     }
 
     /// The effective configuration, or the first mistake: from the top of the file, then in the variables, then in the flags.
-    pub(super) fn finish(mut self) -> Result<Vec<Entry>, Mistake> {
+    pub(super) fn finish(mut self) -> Result<Vec<Entry>, InputError> {
         self.find_unknown();
         match self.mistakes.into_iter().min_by_key(|(rank, _)| *rank) {
             Some((_, mistake)) => Err(mistake),
@@ -150,19 +153,19 @@ impl<'a> Reader<'a> {
                 |near| format!("did you mean {PREFIX}{near}?"),
             );
             let expected = format!("{PREFIX} and the name of a key");
-            let mistake = Mistake::new(name, expected, "a name that no key has");
-            self.mistakes.push(((1, 1), mistake.hint(Some(hint))));
+            let mistake = InputError::new(name, expected, "a name that no key has");
+            self.mistakes.push(((1, 1), mistake.hint(hint)));
         }
         for given in self.flags.iter().filter(|given| !known.contains(&given.key.as_str())) {
             let mistake =
-                Mistake::new(&given.flag, "a key", quoted(&given.key)).hint(Some(advice(&given.key, &known)));
+                InputError::new(&given.flag, "a key", quoted(&given.key)).hint(advice(&given.key, &known));
             self.mistakes.push(((2, 1), mistake));
         }
     }
 }
 
 /// The table of the file, or its first mistake from the top.
-fn parse(file: &SourceFile) -> Result<DeTable<'_>, Mistake> {
+fn parse(file: &SourceFile) -> Result<DeTable<'_>, InputError> {
     let (table, errors) = DeTable::parse_recoverable(&file.text);
     let offset = |error: &toml::de::Error| error.span().map_or(0, |span| span.start);
     match errors.into_iter().min_by_key(offset) {
@@ -173,7 +176,9 @@ fn parse(file: &SourceFile) -> Result<DeTable<'_>, Mistake> {
             let is_number =
                 ["integer", "float", "mantissa"].iter().any(|kind| error.message().contains(kind));
             let hint = is_number.then(|| "addresses, durations and sizes stand in quotes".to_owned());
-            Err(Mistake::new(&file.name, "valid TOML", found).at(&file.text, offset(&error)).hint(hint))
+            Err(InputError::new(&file.name, "valid TOML", found)
+                .at_offset(&file.text, offset(&error))
+                .hint_if(hint))
         }
     }
 }
@@ -193,10 +198,11 @@ fn lookup<'t>(table: &'t DeTable<'_>, key: &str) -> Option<(&'t DeValue<'t>, usi
 }
 
 /// The keys of the file that nobody takes, each with its place in the order of reporting.
-fn unknown_in_file(file: &SourceFile, table: &DeTable<'_>, known: &[&str]) -> Vec<((u8, usize), Mistake)> {
+fn unknown_in_file(file: &SourceFile, table: &DeTable<'_>, known: &[&str]) -> Vec<((u8, usize), InputError)> {
     let mut mistakes = Vec::new();
     let mut note = |key: &str, offset: usize, expected: &str, found: String, hint: Option<String>| {
-        let mistake = Mistake::new(&file.name, expected, found).at(&file.text, offset).key(key).hint(hint);
+        let mistake =
+            InputError::new(&file.name, expected, found).at_offset(&file.text, offset).key(key).hint_if(hint);
         mistakes.push(((0, offset), mistake));
     };
     for (name, value) in table {

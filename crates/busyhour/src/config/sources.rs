@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use crate::mistake::Mistake;
+use busyhour_lab::input::InputError;
 
 /// The start of every variable that Busyhour reads.
 pub(super) const PREFIX: &str = "BUSYHOUR_";
@@ -36,9 +36,9 @@ pub(crate) struct SourceFile {
 
 impl SourceFile {
     /// Reads the file at `path`, which must be UTF-8 text of at most 1 MiB.
-    pub(crate) fn read(path: &Path) -> Result<Self, Mistake> {
+    pub(crate) fn read(path: &Path) -> Result<Self, InputError> {
         let name = path.display().to_string();
-        let wrong = |found: String| Mistake::new(name.clone(), "a readable configuration file", found);
+        let wrong = |found: String| InputError::new(name.clone(), "a readable configuration file", found);
         let mut bytes = Vec::new();
         let opened = File::open(path).map_err(|error| wrong(error.to_string()))?;
         opened.take(FILE_LEN_MAX + 1).read_to_end(&mut bytes).map_err(|error| wrong(error.to_string()))?;
@@ -49,8 +49,8 @@ impl SourceFile {
             Ok(text) => Ok(SourceFile { name, text }),
             Err(error) => {
                 let valid = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
-                let mistake = Mistake::new(name, "text in UTF-8", "a byte that is not UTF-8");
-                Err(mistake.at(&valid, valid.len()))
+                let mistake = InputError::new(name, "text in UTF-8", "a byte that is not UTF-8");
+                Err(mistake.at_offset(&valid, valid.len()))
             }
         }
     }
@@ -65,7 +65,7 @@ impl SourceFile {
 /// counts as not set, because container tools cannot unset one.
 pub(super) fn variables(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
-) -> Result<Vec<(String, String)>, Mistake> {
+) -> Result<Vec<(String, String)>, InputError> {
     let mut variables = Vec::new();
     for (name, value) in environment {
         let Some(name) = name.to_str() else { continue };
@@ -75,7 +75,7 @@ pub(super) fn variables(
         }
         let value = value
             .into_string()
-            .map_err(|_| Mistake::new(name, "text in UTF-8", "bytes that are not UTF-8"))?;
+            .map_err(|_| InputError::new(name, "text in UTF-8", "bytes that are not UTF-8"))?;
         variables.push((name.to_owned(), value));
     }
     variables.sort();

@@ -151,11 +151,11 @@ fn wrong_values_name_file_line_key_expected_and_found() {
         ),
         (
             "proxy.timer_c = \"180\"",
-            "busyhour.toml:1:17: proxy.timer_c: expected a duration from 1s to 1h, such as \"180s\", found `180`; add the unit: \"180s\"",
+            "busyhour.toml:1:17: proxy.timer_c: expected a duration from 1s to 1h, such as \"180s\", found \"180\"; add the unit: \"180s\"",
         ),
         (
             "proxy.timer_c = \"2h\"",
-            "busyhour.toml:1:17: proxy.timer_c: expected a duration from 1s to 1h, such as \"180s\", found `2h`",
+            "busyhour.toml:1:17: proxy.timer_c: expected a duration from 1s to 1h, such as \"180s\", found \"2h\"",
         ),
         (
             "proxies = 0",
@@ -169,34 +169,34 @@ fn wrong_values_name_file_line_key_expected_and_found() {
             "proxies = 99999999999999999999999",
             "busyhour.toml:1:11: proxies: expected a whole number from 1 to 1024, found the number 99999999999999999999999",
         ),
-        ("proxies = \"2\"", "busyhour.toml:1:11: proxies: expected a whole number from 1 to 1024, found `2`"),
-        ("balancer.path = \"yes\"", "busyhour.toml:1:17: balancer.path: expected true or false, found `yes`"),
+        ("proxies = \"2\"", "busyhour.toml:1:11: proxies: expected a whole number from 1 to 1024, found \"2\""),
+        ("balancer.path = \"yes\"", "busyhour.toml:1:17: balancer.path: expected true or false, found \"yes\""),
         (
             "[net]\nreceive_buffer = 4194304",
             "busyhour.toml:2:18: net.receive_buffer: expected a size from 64KiB to 1GiB, such as \"4MiB\", found the number 4194304; add the unit: \"4194304B\"",
         ),
         (
             "domain = [\n  \"a.example\",\n  \"sip:b.example\",\n]",
-            "busyhour.toml:3:3: domain: expected a domain name or an IP address, without scheme and port, found `sip:b.example`",
+            "busyhour.toml:3:3: domain: expected a domain name or an IP address, without scheme and port, found \"sip:b.example\"",
         ),
         ("domain = []", "busyhour.toml:1:10: domain: expected a list of 1 to 1000 elements, found 0"),
         (
             "proxy.authenticate = [\"INVITE\", \"register\"]",
-            "busyhour.toml:1:33: proxy.authenticate: expected a SIP method in capitals, such as \"INVITE\", found `register`",
+            "busyhour.toml:1:33: proxy.authenticate: expected a SIP method in capitals, such as \"INVITE\", found \"register\"",
         ),
         (
             "proxy.authenticate = \"CANCEL\"",
-            "busyhour.toml:1:22: proxy.authenticate: expected a method that can be challenged; ACK and CANCEL cannot (RFC 3261 section 22.1), found `CANCEL`",
+            "busyhour.toml:1:22: proxy.authenticate: expected a method that can be challenged; ACK and CANCEL cannot (RFC 3261 section 22.1), found \"CANCEL\"",
         ),
         (
             "provision = \"0-99\"",
-            "busyhour.toml:1:13: provision: expected a range of numbers with the same count of digits, such as 0000-9999, found `0-99`",
+            "busyhour.toml:1:13: provision: expected a range of numbers with the same count of digits, such as 0000-9999, found \"0-99\"",
         ),
         (
             "provision_password = \"pw{name}\"",
-            "busyhour.toml:1:22: provision_password: expected 1 to 512 bytes in which {user} stands for the user name, such as pw{user}, found `pw{name}`",
+            "busyhour.toml:1:22: provision_password: expected 1 to 512 bytes in which {user} stands for the user name, such as pw{user}, found \"pw{name}\"",
         ),
-        ("data = \"\"", "busyhour.toml:1:8: data: expected a directory, found ``"),
+        ("data = \"\"", "busyhour.toml:1:8: data: expected a directory, found \"\""),
         ("data = { dir = 1 }", "busyhour.toml:1:8: data: expected a directory, found a table"),
         ("proxy = 3", "busyhour.toml:1:9: proxy: expected a table, [proxy], found the number 3"),
     ];
@@ -208,26 +208,26 @@ fn wrong_values_name_file_line_key_expected_and_found() {
 #[test]
 fn unknown_keys_come_with_the_nearest_known_one() {
     let cases = [
-        ("listn = 1", "busyhour.toml:1:1: listn: expected a known key, found `listn`; did you mean listen?"),
+        ("listn = 1", "busyhour.toml:1:1: listn: expected a known key, found \"listn\"; did you mean listen?"),
         (
             "[proxy]\n\"maxbreadth\" = 1",
-            "busyhour.toml:2:1: proxy.maxbreadth: expected a known key, found `maxbreadth`; did you mean proxy.max_breadth?",
+            "busyhour.toml:2:1: proxy.maxbreadth: expected a known key, found \"maxbreadth\"; did you mean proxy.max_breadth?",
         ),
         (
             "timer_c = \"60s\"",
-            "busyhour.toml:1:1: timer_c: expected a known key, found `timer_c`; did you mean proxy.timer_c?",
+            "busyhour.toml:1:1: timer_c: expected a known key, found \"timer_c\"; did you mean proxy.timer_c?",
         ),
         (
             "[balancer]\ntimer_c = \"60s\"",
-            "busyhour.toml:2:1: balancer.timer_c: expected a known key, found `timer_c`; did you mean proxy.timer_c?",
+            "busyhour.toml:2:1: balancer.timer_c: expected a known key, found \"timer_c\"; did you mean proxy.timer_c?",
         ),
         (
             "[proxi]\nmax_breadth = 1",
-            "busyhour.toml:1:2: proxi: expected a known table, found `proxi`; did you mean [proxy]?",
+            "busyhour.toml:1:2: proxi: expected a known table, found \"proxi\"; did you mean [proxy]?",
         ),
         (
             "[balancer]\nbananas = 1",
-            "busyhour.toml:2:1: balancer.bananas: expected a known key, found `bananas`; the keys are balancer.record_route, balancer.path",
+            "busyhour.toml:2:1: balancer.bananas: expected a known key, found \"bananas\"; the keys are balancer.record_route, balancer.path",
         ),
     ];
     for (file, expected) in cases {
@@ -262,7 +262,7 @@ fn text_that_is_not_toml_is_located() {
 
 #[test]
 fn flags_and_variables_are_named_as_the_user_knows_them() {
-    let count = "expected a whole number from 1 to 1024, found `many`";
+    let count = "expected a whole number from 1 to 1024, found \"many\"";
     assert_eq!(loaded("", &[], &[("proxies", "many")]).unwrap_err(), format!("--proxies: {count}"));
     assert_eq!(
         loaded("", &[("BUSYHOUR_PROXIES", "many")], &[]).unwrap_err(),
@@ -278,7 +278,7 @@ fn flags_and_variables_are_named_as_the_user_knows_them() {
     );
     assert_eq!(
         loaded("", &[], &[("proxy.timerc", "1s")]).unwrap_err(),
-        "--proxy.timerc: expected a key, found `proxy.timerc`; did you mean proxy.timer_c?"
+        "--proxy.timerc: expected a key, found \"proxy.timerc\"; did you mean proxy.timer_c?"
     );
 }
 

@@ -32,7 +32,7 @@ impl BadInput {
     fn quoted(expected: impl Into<String>, text: &str) -> Self {
         let short: String = text.chars().take(64).flat_map(char::escape_debug).collect();
         let dots = if text.chars().nth(64).is_some() { "…" } else { "" };
-        BadInput::new(expected, format!("`{short}{dots}`"))
+        BadInput::new(expected, format!("\"{short}{dots}\""))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, Read as _};
 
-use crate::experiment::{ExperimentError, quoted};
+use crate::input::{InputError, quoted};
 
 /// The longest line, in bytes.
 const LINE_MAX: usize = 4096;
@@ -40,7 +40,7 @@ impl<'a, R: BufRead> Lines<'a, R> {
     }
 
     /// The next line; `None` at the end. An empty line is an error unless only empty lines follow.
-    pub(super) fn next(&mut self) -> Result<Option<Line<'a>>, ExperimentError> {
+    pub(super) fn next(&mut self) -> Result<Option<Line<'a>>, InputError> {
         let Some(line) = self.read()? else { return Ok(None) };
         if !line.text.trim().is_empty() {
             return Ok(Some(line));
@@ -57,19 +57,18 @@ impl<'a, R: BufRead> Lines<'a, R> {
         Ok(None)
     }
 
-    fn read(&mut self) -> Result<Option<Line<'a>>, ExperimentError> {
+    fn read(&mut self) -> Result<Option<Line<'a>>, InputError> {
         let mut bytes = Vec::new();
         let limit = LINE_MAX as u64 + 2;
         (&mut self.reader)
             .take(limit)
             .read_until(b'\n', &mut bytes)
-            .map_err(|e| ExperimentError::new(self.file, "a readable file", e.to_string()))?;
+            .map_err(|e| InputError::new(self.file, "a readable file", e.to_string()))?;
         if bytes.is_empty() {
             return Ok(None);
         }
         self.number += 1;
-        let at =
-            |expected: &str, found: &str| ExperimentError::new(self.file, expected, found).at(self.number, 1);
+        let at = |expected: &str, found: &str| InputError::new(self.file, expected, found).at(self.number, 1);
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
         if bytes.len() > LINE_MAX {
@@ -88,15 +87,15 @@ impl<'a, R: BufRead> Lines<'a, R> {
 
 impl Line<'_> {
     /// An error about this line.
-    pub(super) fn error(&self, column: usize, expected: &str, found: &str) -> ExperimentError {
-        ExperimentError::new(self.file, expected, found).at(self.number, column)
+    pub(super) fn error(&self, column: usize, expected: &str, found: &str) -> InputError {
+        InputError::new(self.file, expected, found).at(self.number, column)
     }
 
     /// Exactly the fields that are named.
     pub(super) fn fields<const N: usize>(
         &self,
         names: [&'static str; N],
-    ) -> Result<[Field<'_>; N], ExperimentError> {
+    ) -> Result<[Field<'_>; N], InputError> {
         let mut fields =
             names.map(|name| Field { text: "", name, file: self.file, line: self.number, column: 1 });
         let mut column = 1;
@@ -119,8 +118,8 @@ impl Line<'_> {
 
 impl Field<'_> {
     /// An error about this field.
-    pub(super) fn error(&self, expected: &str) -> ExperimentError {
+    pub(super) fn error(&self, expected: &str) -> InputError {
         let found = if self.text.is_empty() { "nothing".to_owned() } else { quoted(self.text) };
-        ExperimentError::new(self.file, expected, found).at(self.line, self.column).key(self.name)
+        InputError::new(self.file, expected, found).at(self.line, self.column).key(self.name)
     }
 }

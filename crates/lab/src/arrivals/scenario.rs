@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::lines::{Field, Line, Lines};
 use crate::experiment::units::number_of;
-use crate::experiment::{ExperimentError, quoted};
+use crate::input::{InputError, quoted};
 
 /// The most rows of a scenario file: two weeks at 16 calls per second.
 pub const ROWS_MAX: usize = 20_000_000;
@@ -57,11 +57,11 @@ impl Scenario {
     /// At the first thing that is wrong, with file, line and column: an unknown header, a field too many, an id that is
     /// not four digits or not in `ids`, a caller who calls itself, a number that is negative or none at all, time that
     /// goes backwards, more than [`ROWS_MAX`] rows, or no row.
-    pub fn read(reader: impl BufRead, file: &str, ids: Ids) -> Result<Scenario, ExperimentError> {
+    pub fn read(reader: impl BufRead, file: &str, ids: Ids) -> Result<Scenario, InputError> {
         let mut lines = Lines::new(reader, file, ';');
         let expected = || format!("the header {} or {}", WAITS.join(";"), BINS.join(";"));
         let Some(header) = lines.next()? else {
-            return Err(ExperimentError::new(file, expected(), "an empty file"));
+            return Err(InputError::new(file, expected(), "an empty file"));
         };
         let names: Vec<&str> = header.text.split(';').map(str::trim).collect();
         let mut clock = if names == WAITS {
@@ -85,7 +85,7 @@ impl Scenario {
             rows.push(row);
         }
         let Some(last) = rows.last() else {
-            return Err(ExperimentError::new(file, "at least one row after the header", "none"));
+            return Err(InputError::new(file, "at least one row after the header", "none"));
         };
         let length = Duration::from_nanos(clock.end_ns().max(last.at_ns + 1));
         Ok(Scenario { rows, length })
@@ -153,7 +153,7 @@ type Placement<'l> = (u64, Field<'l>, Field<'l>);
 
 impl Clock {
     /// Places a row that comes after one at `before`.
-    fn place<'l>(&mut self, line: &'l Line<'_>, before: u64) -> Result<Placement<'l>, ExperimentError> {
+    fn place<'l>(&mut self, line: &'l Line<'_>, before: u64) -> Result<Placement<'l>, InputError> {
         match self {
             Clock::Waits(clock) => clock.place(line, before),
             Clock::Bins(clock) => clock.place(line, before),
@@ -169,7 +169,7 @@ impl Clock {
 }
 
 impl WaitClock {
-    fn place<'l>(&mut self, line: &'l Line<'_>, before: u64) -> Result<Placement<'l>, ExperimentError> {
+    fn place<'l>(&mut self, line: &'l Line<'_>, before: u64) -> Result<Placement<'l>, InputError> {
         const APART_NS: u64 = 1_000_000_000;
         let [caller, callee, wait, second, rate] = line.fields(WAITS)?;
         let wait_ns = milliseconds(wait)?;
@@ -196,7 +196,7 @@ impl WaitClock {
 }
 
 impl BinClock {
-    fn place<'l>(&mut self, line: &'l Line<'_>, before: u64) -> Result<Placement<'l>, ExperimentError> {
+    fn place<'l>(&mut self, line: &'l Line<'_>, before: u64) -> Result<Placement<'l>, InputError> {
         let [bin, millis, calls, caller, callee] = line.fields(BINS)?;
         let number = bin.text.parse::<u64>().ok().filter(|n| *n <= SECONDS_MAX as u64 / 600);
         let number = number.ok_or_else(|| bin.error("the number of the ten minutes, from 0 on"))?;
@@ -224,14 +224,14 @@ impl BinClock {
     }
 }
 
-fn milliseconds(field: Field<'_>) -> Result<u64, ExperimentError> {
+fn milliseconds(field: Field<'_>) -> Result<u64, InputError> {
     number_of(field.text)
         .filter(|ms| *ms <= SECONDS_MAX * 1e3)
         .map(|ms| (ms * 1e6).round() as u64)
         .ok_or_else(|| field.error("milliseconds, as a number from 0 on"))
 }
 
-fn seconds(field: Field<'_>) -> Result<u64, ExperimentError> {
+fn seconds(field: Field<'_>) -> Result<u64, InputError> {
     number_of(field.text)
         .filter(|s| *s <= SECONDS_MAX)
         .map(|s| (s * 1e9).round() as u64)
@@ -239,7 +239,7 @@ fn seconds(field: Field<'_>) -> Result<u64, ExperimentError> {
 }
 
 /// The index of the user with this id.
-fn user(field: Field<'_>, ids: Ids) -> Result<u32, ExperimentError> {
+fn user(field: Field<'_>, ids: Ids) -> Result<u32, InputError> {
     let text = field.text;
     if text.is_empty() || text.len() > 4 || !text.bytes().all(|b| b.is_ascii_digit()) {
         return Err(field.error("an id of 4 digits"));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::lines::Lines;
 use super::rate::{Piece, Rate};
 use crate::experiment::units::number_of;
-use crate::experiment::{ExperimentError, quoted};
+use crate::input::{InputError, quoted};
 
 /// The most points of a shape file.
 pub const POINTS_MAX: usize = 1_000_000;
@@ -39,12 +39,12 @@ impl Shape {
     /// # Errors
     /// When the header is not `time,calls`, a number is negative or none at all, time does not start at zero or does
     /// not grow, or there are fewer than two points or more than [`POINTS_MAX`].
-    pub fn read(reader: impl BufRead, file: &str) -> Result<Shape, ExperimentError> {
+    pub fn read(reader: impl BufRead, file: &str) -> Result<Shape, InputError> {
         let mut lines = Lines::new(reader, file, ',');
         let mut attribution = String::new();
         let header = loop {
             let Some(line) = lines.next()? else {
-                return Err(ExperimentError::new(file, "the header time,calls", "the end of the file"));
+                return Err(InputError::new(file, "the header time,calls", "the end of the file"));
             };
             match line.text.strip_prefix('#') {
                 Some(comment) => {
@@ -80,7 +80,7 @@ impl Shape {
         }
         if points.len() < 2 {
             let found = format!("{}", points.len());
-            return Err(ExperimentError::new(file, "at least two rows after the header", found));
+            return Err(InputError::new(file, "at least two rows after the header", found));
         }
         Ok(Shape { points, attribution: (!attribution.is_empty()).then_some(attribution) })
     }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::error::ExperimentError;
 use super::expect::{At, Claim, WindowError};
 use super::model::{Call, Distribution, Fault, FaultKind, Overrides, Users};
 use super::reader::{LoadPart, Written};
 use super::section::{Field, Section};
 use super::units::written;
 use crate::arrivals::{Load, Pairing, Pairs, Schedule, Window, steps_in};
+use crate::input::InputError;
 
 /// The highest rate that is taken, for calls and for registrations.
 pub(super) const RATE_MAX_PER_S: f64 = 1_000_000.0;
@@ -24,7 +24,7 @@ pub(super) fn file_length(
     field: Option<&Field<'_>>,
     duration: Option<Duration>,
     load: &Load,
-) -> Result<Duration, ExperimentError> {
+) -> Result<Duration, InputError> {
     let length = match (duration, load.length(), field) {
         (Some(wanted), Some(all), Some(field)) if wanted > all => {
             return Err(field.error(format!("at most {}, which is all of the load", written(all))));
@@ -43,7 +43,7 @@ pub(super) fn file_length(
     let (expected, found) = (format!("a load of at most {}", written(LENGTH_MAX)), written(length));
     Err(match field {
         Some(field) => field.error(expected),
-        None => ExperimentError::new(root.file(), expected, found),
+        None => InputError::new(root.file(), expected, found),
     })
 }
 
@@ -53,7 +53,7 @@ pub(super) fn load(
     part: &LoadPart,
     length: Duration,
     users: &Users,
-) -> Result<(), ExperimentError> {
+) -> Result<(), InputError> {
     let place = |key| section.optional(key).expect("the load has been read");
     if let Some(problem) = step_problem(&part.load, length) {
         return Err(place("increment").error(problem));
@@ -100,7 +100,7 @@ pub(super) fn windows(
     at_field: Option<&Field<'_>>,
     steps: &[Window],
     length: Duration,
-) -> Result<(), ExperimentError> {
+) -> Result<(), InputError> {
     let expected = |problem| match problem {
         WindowError::NoStep if steps.is_empty() => "a load of kind \"step\" where steps are named".to_owned(),
         WindowError::NoStep => format!("one of the {} steps, counted from 1", steps.len()),
@@ -137,10 +137,9 @@ pub(super) struct Run {
 }
 
 /// Applies the overrides to what was written, and refuses what cannot be run.
-pub(super) fn apply(file: &str, file_says: &Written, overrides: &Overrides) -> Result<Run, ExperimentError> {
+pub(super) fn apply(file: &str, file_says: &Written, overrides: &Overrides) -> Result<Run, InputError> {
     let LoadPart { load, spacing, .. } = &file_says.load;
-    let wrong =
-        |key: &str, expected: String, found: String| ExperimentError::new(file, expected, found).key(key);
+    let wrong = |key: &str, expected: String, found: String| InputError::new(file, expected, found).key(key);
     let speed = overrides.speed.unwrap_or(1.0);
     if !(1.0..=SPEED_MAX).contains(&speed) {
         return Err(wrong("--speed", format!("a factor from 1 to {SPEED_MAX}"), speed.to_string()));
@@ -214,7 +213,7 @@ fn compressed(fault: FaultKind, speed: f64) -> FaultKind {
 
 /// Whether the fleet can hold the calls at the peak. By Little's law their mean number is rate times length; where
 /// arrivals or lengths are random, four standard deviations of a Poisson distribution come on top.
-fn capacity(file: &str, schedule: &Schedule, users: &Users, call: &Call) -> Result<(), ExperimentError> {
+fn capacity(file: &str, schedule: &Schedule, users: &Users, call: &Call) -> Result<(), InputError> {
     // No more calls are there at once than are made in the whole run.
     let mean = (schedule.peak_per_s() * call.length_mean().as_secs_f64()).min(schedule.calls_expected());
     let random = schedule.is_random() || call.hold_distribution == Distribution::Exponential;
@@ -229,7 +228,5 @@ fn capacity(file: &str, schedule: &Schedule, users: &Users, call: &Call) -> Resu
     );
     let peak = schedule.peak_per_s();
     let found = format!("{:.0} ({peak}/s for {})", needed.ceil(), written(call.length_mean()));
-    Err(ExperimentError::new(file, expected, found)
-        .key("load")
-        .hint("give more users or lines, or shorter calls"))
+    Err(InputError::new(file, expected, found).key("load").hint("give more users or lines, or shorter calls"))
 }

@@ -4,12 +4,11 @@
 //! be run; what it gives back needs no further checks. All its times are those of the run: already compressed by the
 //! speed. `experiments/README.md` describes every key.
 //!
-//! Every error is an [`ExperimentError`]: one line with file, line, column, key, what was expected and what was found.
+//! Every error is an [`InputError`]: one line with file, line, column, key, what was expected and what was found.
 //! Unknown keys, names and metrics are errors, with the nearest one that exists. To add a key, ask for it in `reader`:
 //! whatever is asked for is known.
 
 mod check;
-mod error;
 pub mod expect;
 mod model;
 mod reader;
@@ -24,15 +23,13 @@ use busyhour_roles::ua::PlannedCall;
 
 use crate::Driver;
 use crate::arrivals::{Arrivals, Load, Pairing, Pairs, Schedule, Spacing};
+use crate::input::InputError;
 
-pub use error::ExperimentError;
 pub use expect::{Expectation, Judgement, Metrics, Verdict};
 pub use model::{
     Call, DISPATCH_POLICIES, Distribution, End, Fault, FaultKind, Host, Link, OVERLOAD_POLICIES, Overrides,
     Policy, Source, Target, Topology, Users,
 };
-
-pub(crate) use error::quoted;
 
 /// One experiment, checked and ready to run.
 #[derive(Clone, Debug)]
@@ -86,10 +83,9 @@ impl Experiment {
     ///
     /// # Errors
     /// At the first thing that is wrong.
-    pub fn open(path: &Path, overrides: &Overrides) -> Result<Experiment, ExperimentError> {
+    pub fn open(path: &Path, overrides: &Overrides) -> Result<Experiment, InputError> {
         let file = path.display().to_string();
-        let text =
-            reader::text_of(path).map_err(|found| ExperimentError::new(&file, "a readable file", found))?;
+        let text = reader::text_of(path).map_err(|found| InputError::new(&file, "a readable file", found))?;
         Experiment::parse(&text, &file, path.parent().unwrap_or(Path::new("")), overrides)
     }
 
@@ -102,7 +98,7 @@ impl Experiment {
         file: &str,
         folder: &Path,
         overrides: &Overrides,
-    ) -> Result<Experiment, ExperimentError> {
+    ) -> Result<Experiment, InputError> {
         reader::read(text, file, folder, overrides)
     }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::error::{ExperimentError, list, nearest, quoted};
 use super::units;
+use crate::input::{InputError, list, nearest, quoted};
 
 /// The text of a file and its name.
 #[derive(Copy, Clone)]
@@ -32,9 +32,9 @@ impl Document<'_> {
         byte: usize,
         expected: impl Into<String>,
         found: impl Into<String>,
-    ) -> ExperimentError {
+    ) -> InputError {
         let (line, column) = self.position(byte);
-        ExperimentError::new(self.file, expected, found).at(line, column)
+        InputError::new(self.file, expected, found).at(line, column)
     }
 }
 
@@ -76,7 +76,7 @@ impl<'a> Section<'a> {
     }
 
     /// The value of `key`; `expected` describes it when it is missing.
-    pub(super) fn required(&self, key: &'static str, expected: &str) -> Result<Field<'a>, ExperimentError> {
+    pub(super) fn required(&self, key: &'static str, expected: &str) -> Result<Field<'a>, InputError> {
         if let Some(field) = self.optional(key) {
             return Ok(field);
         }
@@ -92,12 +92,12 @@ impl<'a> Section<'a> {
     }
 
     /// A table within this one.
-    pub(super) fn section(&self, key: &'static str) -> Result<Option<Section<'a>>, ExperimentError> {
+    pub(super) fn section(&self, key: &'static str) -> Result<Option<Section<'a>>, InputError> {
         self.optional(key).map(|field| field.section()).transpose()
     }
 
     /// An array of tables within this one; none when the key is missing.
-    pub(super) fn sections(&self, key: &'static str) -> Result<Vec<Section<'a>>, ExperimentError> {
+    pub(super) fn sections(&self, key: &'static str) -> Result<Vec<Section<'a>>, InputError> {
         let Some(field) = self.optional(key) else { return Ok(Vec::new()) };
         let DeValue::Array(array) = field.value.get_ref() else {
             return Err(field.error(format!("tables, each headed [[{}]]", field.key)));
@@ -120,7 +120,7 @@ impl<'a> Section<'a> {
     }
 
     /// Refuses keys that nobody asked for.
-    pub(super) fn finish(self) -> Result<(), ExperimentError> {
+    pub(super) fn finish(self) -> Result<(), InputError> {
         let asked = self.asked.borrow();
         let is_unknown = |key: &&Spanned<toml::de::DeString<'_>>| {
             let name: &str = key.get_ref();
@@ -133,7 +133,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    fn unknown(&self, byte: usize, name: &str) -> ExperimentError {
+    fn unknown(&self, byte: usize, name: &str) -> InputError {
         let asked = self.asked.borrow();
         let expected = format!("one of the keys {}", list(asked.iter()));
         let error =
@@ -147,7 +147,7 @@ impl<'a> Section<'a> {
 
 impl<'a> Field<'a> {
     /// An error about this value: what it should have been.
-    pub(super) fn error(&self, expected: impl Into<String>) -> ExperimentError {
+    pub(super) fn error(&self, expected: impl Into<String>) -> InputError {
         let found = match self.value.get_ref() {
             DeValue::String(text) => quoted(text),
             DeValue::Integer(n) => format!("the integer {}", n.as_str()),
@@ -161,7 +161,7 @@ impl<'a> Field<'a> {
     }
 
     /// An error at one character of this text.
-    pub(super) fn error_within(&self, offset: usize, expected: String, found: String) -> ExperimentError {
+    pub(super) fn error_within(&self, offset: usize, expected: String, found: String) -> InputError {
         let span = self.value.span();
         let raw = self.document.text.get(span.clone()).unwrap_or("");
         // Only where the text stands in the file letter by letter is its character's place known.
@@ -171,7 +171,7 @@ impl<'a> Field<'a> {
         self.document.error(byte, expected, found).key(&self.key)
     }
 
-    pub(super) fn section(&self) -> Result<Section<'a>, ExperimentError> {
+    pub(super) fn section(&self) -> Result<Section<'a>, InputError> {
         match self.value.get_ref() {
             DeValue::Table(table) => {
                 Ok(Section::new(self.document, format!("{}.", self.key), table, self.value.span()))
@@ -186,13 +186,13 @@ impl<'a> Field<'a> {
     }
 
     /// Text that is not empty.
-    pub(super) fn text(&self) -> Result<&'a str, ExperimentError> {
+    pub(super) fn text(&self) -> Result<&'a str, InputError> {
         let text: &'a str = self.value.get_ref().as_str().ok_or_else(|| self.error("text in quotes"))?;
         if text.trim().is_empty() { Err(self.error("text that is not empty")) } else { Ok(text) }
     }
 
     /// One of the names, and what it stands for.
-    pub(super) fn one_of<T: Copy>(&self, names: &[(&'static str, T)]) -> Result<T, ExperimentError> {
+    pub(super) fn one_of<T: Copy>(&self, names: &[(&'static str, T)]) -> Result<T, InputError> {
         let known = || names.iter().map(|(name, _)| *name);
         let found = self.value.get_ref().as_str();
         if let Some((_, value)) = names.iter().find(|(name, _)| found == Some(name)) {
@@ -208,7 +208,7 @@ impl<'a> Field<'a> {
         })
     }
 
-    pub(super) fn duration(&self) -> Result<Duration, ExperimentError> {
+    pub(super) fn duration(&self) -> Result<Duration, InputError> {
         let found = self.value.get_ref().as_str().and_then(units::duration);
         found.ok_or_else(|| {
             self.error("a duration with its unit, such as \"500ms\", \"30s\", \"5m\" or \"1h30m\"")
@@ -216,18 +216,18 @@ impl<'a> Field<'a> {
     }
 
     /// A duration longer than zero.
-    pub(super) fn duration_above_zero(&self) -> Result<Duration, ExperimentError> {
+    pub(super) fn duration_above_zero(&self) -> Result<Duration, InputError> {
         let duration = self.duration()?;
         if duration.is_zero() { Err(self.error("a duration above zero")) } else { Ok(duration) }
     }
 
-    pub(super) fn rate(&self) -> Result<f64, ExperimentError> {
+    pub(super) fn rate(&self) -> Result<f64, InputError> {
         let found = self.value.get_ref().as_str().and_then(units::rate);
         found.ok_or_else(|| self.error("a rate with its unit, such as \"12/s\", \"720/min\" or \"36000/h\""))
     }
 
     /// A rate that may be negative.
-    pub(super) fn signed_rate(&self) -> Result<f64, ExperimentError> {
+    pub(super) fn signed_rate(&self) -> Result<f64, InputError> {
         let text = self.value.get_ref().as_str();
         let found = match text.and_then(|text| text.strip_prefix('-')) {
             Some(positive) => units::rate(positive).map(|rate| -rate),
@@ -237,7 +237,7 @@ impl<'a> Field<'a> {
     }
 
     /// A rate above zero and up to `max`.
-    pub(super) fn rate_in(&self, max: f64) -> Result<f64, ExperimentError> {
+    pub(super) fn rate_in(&self, max: f64) -> Result<f64, InputError> {
         let rate = self.rate()?;
         if rate > 0.0 && rate <= max {
             Ok(rate)
@@ -247,19 +247,19 @@ impl<'a> Field<'a> {
     }
 
     /// A probability, 0 to 1, as a number or in per cent.
-    pub(super) fn probability(&self) -> Result<f64, ExperimentError> {
+    pub(super) fn probability(&self) -> Result<f64, InputError> {
         let found = self.number().or_else(|| self.value.get_ref().as_str().and_then(units::ratio));
         let found = found.filter(|p| (0.0..=1.0).contains(p));
         found.ok_or_else(|| self.error("a probability, such as 0.01 or \"1%\""))
     }
 
     /// A factor from `min` to `max`.
-    pub(super) fn factor(&self, min: f64, max: f64) -> Result<f64, ExperimentError> {
+    pub(super) fn factor(&self, min: f64, max: f64) -> Result<f64, InputError> {
         let found = self.number().filter(|n| (min..=max).contains(n));
         found.ok_or_else(|| self.error(format!("a number from {min} to {max}")))
     }
 
-    pub(super) fn cpu_milli(&self) -> Result<u32, ExperimentError> {
+    pub(super) fn cpu_milli(&self) -> Result<u32, InputError> {
         let found = match self.value.get_ref() {
             DeValue::String(text) => units::cpu_milli(text),
             DeValue::Integer(n) => units::cpu_milli(n.as_str()),
@@ -270,7 +270,7 @@ impl<'a> Field<'a> {
     }
 
     /// A size in bytes: a whole number with `B`, `KiB` or `MiB`.
-    pub(super) fn bytes(&self) -> Result<u64, ExperimentError> {
+    pub(super) fn bytes(&self) -> Result<u64, InputError> {
         let parse = |text: &str| {
             let digits = text.bytes().take_while(u8::is_ascii_digit).count();
             let factor = match &text[digits..] {
@@ -286,7 +286,7 @@ impl<'a> Field<'a> {
     }
 
     /// A whole number from `range`.
-    pub(super) fn integer(&self, range: std::ops::RangeInclusive<u64>) -> Result<u64, ExperimentError> {
+    pub(super) fn integer(&self, range: std::ops::RangeInclusive<u64>) -> Result<u64, InputError> {
         let found = match self.value.get_ref() {
             DeValue::Integer(n) if n.radix() == 10 => n.as_str().replace('_', "").parse::<u64>().ok(),
             DeValue::Integer(_)

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::parser::ExpressionError;
-use crate::experiment::error::quoted;
 use crate::experiment::units::{self, Dimension, Quantity};
+use crate::input::quoted;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::experiment::error::nearest;
 use crate::experiment::units::{Dimension, Quantity};
+use crate::input::nearest;
 use crate::measure::{METRICS, Unit, is_metric};
 
 /// The constants of an experiment, by name.
@@ -63,9 +63,7 @@ pub(super) fn all_names(constants: &Constants) -> String {
             metric.name.to_owned()
         }
     });
-    crate::experiment::error::list(
-        metrics.chain(["calls.refused.STATUS".to_owned()]).chain(constants.keys().cloned()),
-    )
+    crate::input::list(metrics.chain(["calls.refused.STATUS".to_owned()]).chain(constants.keys().cloned()))
 }
 
 #[cfg(test)]

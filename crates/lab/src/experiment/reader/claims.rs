@@ -6,15 +6,15 @@ use std::time::Duration;
 use super::text;
 use crate::arrivals::Window;
 use crate::experiment::check;
-use crate::experiment::error::ExperimentError;
 use crate::experiment::expect::{
     At, Constants, Expectation, ExpressionError, is_reserved, parse_at, parse_claim, parse_quantity,
 };
 use crate::experiment::section::{Field, Section};
+use crate::input::InputError;
 
 const EXPECTATIONS_MAX: usize = 1000;
 
-pub(super) fn read_constants(section: &Section<'_>) -> Result<Constants, ExperimentError> {
+pub(super) fn read_constants(section: &Section<'_>) -> Result<Constants, InputError> {
     let mut constants = Constants::new();
     for (name, field) in section.entries() {
         let word = name.starts_with(|c: char| c.is_ascii_lowercase())
@@ -36,7 +36,7 @@ pub(super) fn read_expectations(
     constants: &Constants,
     steps: &[Window],
     length: Duration,
-) -> Result<Vec<Expectation>, ExperimentError> {
+) -> Result<Vec<Expectation>, InputError> {
     const DRIVERS: [(&str, Driver); 2] = [("sim", Driver::Simulator), ("net", Driver::Sockets)];
     let mut expectations = Vec::new();
     for section in root.sections("expect")? {

@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use super::{duration_or, required_section};
 use crate::experiment::check::RATE_MAX_PER_S;
-use crate::experiment::error::ExperimentError;
 use crate::experiment::model::{
     Call, DISPATCH_POLICIES, Distribution, End, Host, Link, OVERLOAD_POLICIES, Policy, Topology, Users,
 };
 use crate::experiment::section::Section;
 use crate::experiment::units::written;
+use crate::input::InputError;
 
 const BALANCERS_MAX: u64 = 64;
 const PROXIES_MAX: u64 = 1000;
 const USERS_MAX: u64 = 1_000_000;
 const LINES_MAX: u64 = 1000;
 
-pub(super) fn read_topology(root: &Section<'_>) -> Result<Topology, ExperimentError> {
+pub(super) fn read_topology(root: &Section<'_>) -> Result<Topology, InputError> {
     let section = required_section(root, "topology")?;
     let balancers = section.optional("balancers");
     let count = balancers.as_ref().map(|f| f.integer(0..=BALANCERS_MAX)).transpose()?.unwrap_or(1);
@@ -36,7 +36,7 @@ pub(super) fn read_topology(root: &Section<'_>) -> Result<Topology, ExperimentEr
     Ok(topology)
 }
 
-fn read_host(section: Section<'_>) -> Result<Host, ExperimentError> {
+fn read_host(section: Section<'_>) -> Result<Host, InputError> {
     let host = Host {
         cpu_milli: section.optional("cpu").map(|f| f.cpu_milli()).transpose()?,
         cpu_period: section.optional("cpu_period").map(|f| f.duration_above_zero()).transpose()?,
@@ -46,7 +46,7 @@ fn read_host(section: Section<'_>) -> Result<Host, ExperimentError> {
     Ok(host)
 }
 
-fn read_links(topology: &Section<'_>) -> Result<Vec<Link>, ExperimentError> {
+fn read_links(topology: &Section<'_>) -> Result<Vec<Link>, InputError> {
     const BETWEEN: [(&str, Option<(End, End)>); 4] = [
         ("any", None),
         ("phones-balancer", Some((End::Phones, End::Balancer))),
@@ -75,7 +75,7 @@ fn read_links(topology: &Section<'_>) -> Result<Vec<Link>, ExperimentError> {
     Ok(links)
 }
 
-pub(super) fn read_users(section: Section<'_>) -> Result<Users, ExperimentError> {
+pub(super) fn read_users(section: Section<'_>) -> Result<Users, InputError> {
     let (first, count, digits) = read_names(&section)?;
     let expires = section.optional("register_expires").map(|f| f.duration_above_zero()).transpose()?;
     let register_expires = expires.unwrap_or(Duration::from_secs(3600));
@@ -101,7 +101,7 @@ pub(super) fn read_users(section: Section<'_>) -> Result<Users, ExperimentError>
 }
 
 /// The number of the first user, how many there are, and how many digits their names have.
-fn read_names(section: &Section<'_>) -> Result<(u32, u32, usize), ExperimentError> {
+fn read_names(section: &Section<'_>) -> Result<(u32, u32, usize), InputError> {
     const RANGE: &str = "a range of names such as \"0000-0999\", both ends with the same number of digits";
     match (section.optional("range"), section.optional("count")) {
         (Some(range), None) => {
@@ -142,7 +142,7 @@ pub(super) const CALL_DEFAULT: Call = Call {
     patience: Duration::from_secs(60),
 };
 
-pub(super) fn read_call(section: Section<'_>) -> Result<Call, ExperimentError> {
+pub(super) fn read_call(section: Section<'_>) -> Result<Call, InputError> {
     const DISTRIBUTIONS: [(&str, Distribution); 2] =
         [("fixed", Distribution::Fixed), ("exponential", Distribution::Exponential)];
     let distribution = section.optional("hold_distribution").map(|f| f.one_of(&DISTRIBUTIONS)).transpose()?;
@@ -161,7 +161,7 @@ pub(super) fn read_call(section: Section<'_>) -> Result<Call, ExperimentError> {
 pub(super) const POLICY_DEFAULT: Policy =
     Policy { dispatch: DISPATCH_POLICIES[0], overload: OVERLOAD_POLICIES[0] };
 
-pub(super) fn read_policy(section: Section<'_>) -> Result<Policy, ExperimentError> {
+pub(super) fn read_policy(section: Section<'_>) -> Result<Policy, InputError> {
     let named = |key, names: &[&'static str]| {
         let names: Vec<_> = names.iter().map(|name| (*name, *name)).collect();
         section.optional(key).map(|field| field.one_of(&names)).transpose()

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::experiment::error::{ExperimentError, list, quoted};
 use crate::experiment::model::{Fault, FaultKind, Target, Topology};
 use crate::experiment::section::Section;
 use crate::experiment::units::written;
+use crate::input::{InputError, list, quoted};
 
 const FAULTS_MAX: usize = 1000;
 const ADDED_MAX: u64 = 1000;
@@ -23,7 +23,7 @@ pub(super) fn read_faults(
     root: &Section<'_>,
     topology: &Topology,
     length: Duration,
-) -> Result<Vec<Fault>, ExperimentError> {
+) -> Result<Vec<Fault>, InputError> {
     const WHATS: [(&str, What); 5] = [
         ("kill", What::Kill),
         ("pause", What::Pause),
@@ -78,7 +78,7 @@ pub(super) fn read_faults(
     Ok(faults)
 }
 
-fn read_target(section: &Section<'_>, balancers: u32, proxies: u32) -> Result<Target, ExperimentError> {
+fn read_target(section: &Section<'_>, balancers: u32, proxies: u32) -> Result<Target, InputError> {
     let field = section.required("node", "a node such as \"proxy-0\"")?;
     let parsed = field.text()?.rsplit_once('-').and_then(|(kind, number)| {
         let number = number.parse::<u32>().ok()?;

@@ -9,10 +9,10 @@ use std::time::Duration;
 use super::{duration_or, text};
 use crate::arrivals::{Ids, Interpolation, Load, Pairing, Scenario, Shape, Spacing};
 use crate::experiment::check::RATE_MAX_PER_S;
-use crate::experiment::error::{ExperimentError, list, quoted};
 use crate::experiment::model::Users;
 use crate::experiment::section::Section;
 use crate::experiment::units::written;
+use crate::input::{InputError, list, quoted};
 
 const STEPS_MAX: u64 = 10_000;
 
@@ -32,11 +32,7 @@ enum Kind {
     Shape,
 }
 
-pub(super) fn read_load(
-    section: &Section<'_>,
-    folder: &Path,
-    users: &Users,
-) -> Result<LoadPart, ExperimentError> {
+pub(super) fn read_load(section: &Section<'_>, folder: &Path, users: &Users) -> Result<LoadPart, InputError> {
     const KINDS: [(&str, Kind); 4] =
         [("constant", Kind::Constant), ("step", Kind::Step), ("csv", Kind::Csv), ("shape", Kind::Shape)];
     let kind_field =
@@ -73,7 +69,7 @@ pub(super) fn read_load(
     Ok(LoadPart { load, spacing, pairing, attribution })
 }
 
-fn read_step(section: &Section<'_>) -> Result<Load, ExperimentError> {
+fn read_step(section: &Section<'_>) -> Result<Load, InputError> {
     let start = section.required("start", "the rate of the first step, such as \"12/s\"")?.rate()?;
     let increment = section.required("increment", "what every step adds, such as \"6/s\"")?.signed_rate()?;
     let interval =
@@ -87,7 +83,7 @@ fn read_step(section: &Section<'_>) -> Result<Load, ExperimentError> {
     })
 }
 
-fn read_shape(section: &Section<'_>, folder: &Path) -> Result<(Load, Option<String>), ExperimentError> {
+fn read_shape(section: &Section<'_>, folder: &Path) -> Result<(Load, Option<String>), InputError> {
     const INTERPOLATIONS: [(&str, Interpolation); 2] =
         [("linear", Interpolation::Linear), ("steps", Interpolation::Steps)];
     let (file, shape) = read_file(section, folder, Shape::read)?;
@@ -120,8 +116,8 @@ fn read_shape(section: &Section<'_>, folder: &Path) -> Result<(Load, Option<Stri
 fn read_file<T>(
     section: &Section<'_>,
     folder: &Path,
-    read: impl FnOnce(BufReader<File>, &str) -> Result<T, ExperimentError>,
-) -> Result<(String, T), ExperimentError> {
+    read: impl FnOnce(BufReader<File>, &str) -> Result<T, InputError>,
+) -> Result<(String, T), InputError> {
     let field = section.required("file", "the name of a file")?;
     let name = field.text()?;
     let path = folder.join(name);

@@ -14,11 +14,11 @@ use toml::de::DeTable;
 
 use super::Experiment;
 use super::check;
-use super::error::ExperimentError;
 use super::model::{Call, Fault, Overrides, Source, Users};
 use super::section::{Document, Field, Section};
 use super::units::written;
 use crate::arrivals::Load;
+use crate::input::InputError;
 
 use claims::{read_constants, read_expectations};
 use cluster::{CALL_DEFAULT, POLICY_DEFAULT, read_call, read_policy, read_topology, read_users};
@@ -59,7 +59,7 @@ pub(in crate::experiment) fn read(
     file: &str,
     folder: &Path,
     overrides: &Overrides,
-) -> Result<Experiment, ExperimentError> {
+) -> Result<Experiment, InputError> {
     let document = Document { file, text };
     let toml = DeTable::parse(text).map_err(|e| not_toml(document, &e))?;
     let root = Section::new(document, String::new(), toml.get_ref(), 0..text.len());
@@ -114,20 +114,20 @@ pub(in crate::experiment) fn read(
     })
 }
 
-fn not_toml(document: Document<'_>, error: &toml::de::Error) -> ExperimentError {
+fn not_toml(document: Document<'_>, error: &toml::de::Error) -> InputError {
     let at = error.span().map_or(0, |span| span.start);
     let found = error.message().lines().collect::<Vec<_>>().join(" ");
     document.error(at, "TOML", format!("something else: {found}"))
 }
 
 /// How long the load lasts by the file alone.
-fn read_length(root: &Section<'_>, load: &Load) -> Result<Duration, ExperimentError> {
+fn read_length(root: &Section<'_>, load: &Load) -> Result<Duration, InputError> {
     let field = root.optional("duration");
     let wanted = field.as_ref().map(Field::duration_above_zero).transpose()?;
     check::file_length(root, field.as_ref(), wanted, load)
 }
 
-fn read_warmup(root: &Section<'_>, length: Duration) -> Result<Duration, ExperimentError> {
+fn read_warmup(root: &Section<'_>, length: Duration) -> Result<Duration, InputError> {
     let Some(field) = root.optional("warmup") else { return Ok(Duration::ZERO) };
     let warmup = field.duration()?;
     if warmup < length {
@@ -136,11 +136,11 @@ fn read_warmup(root: &Section<'_>, length: Duration) -> Result<Duration, Experim
     Err(field.error(format!("a warm-up shorter than the load, which lasts {}", written(length))))
 }
 
-fn required_section<'a>(root: &Section<'a>, key: &'static str) -> Result<Section<'a>, ExperimentError> {
+fn required_section<'a>(root: &Section<'a>, key: &'static str) -> Result<Section<'a>, InputError> {
     root.required(key, &format!("a table, headed [{key}]"))?.section()
 }
 
-fn read_name(field: &Field<'_>) -> Result<String, ExperimentError> {
+fn read_name(field: &Field<'_>) -> Result<String, InputError> {
     let name = field.text()?;
     let part = |part: &str| {
         let mut chars = part.chars();
@@ -153,21 +153,17 @@ fn read_name(field: &Field<'_>) -> Result<String, ExperimentError> {
     Err(field.error("a name of letters, digits, - and _, in folders separated by /, such as \"cnf/step\""))
 }
 
-fn read_source(section: Section<'_>) -> Result<Source, ExperimentError> {
+fn read_source(section: Section<'_>) -> Result<Source, InputError> {
     let document = section.required("document", "the name of the source document")?.text()?.to_owned();
     let published = text(&section, "published")?;
     section.finish()?;
     Ok(Source { document, published })
 }
 
-fn text(section: &Section<'_>, key: &'static str) -> Result<Option<String>, ExperimentError> {
+fn text(section: &Section<'_>, key: &'static str) -> Result<Option<String>, InputError> {
     section.optional(key).map(|field| field.text().map(str::to_owned)).transpose()
 }
 
-fn duration_or(
-    section: &Section<'_>,
-    key: &'static str,
-    default: Duration,
-) -> Result<Duration, ExperimentError> {
+fn duration_or(section: &Section<'_>, key: &'static str, default: Duration) -> Result<Duration, InputError> {
     section.optional(key).map_or(Ok(default), |field| field.duration())
 }

@@ -1,11 +1,11 @@
-//! The one error of everything that a person writes for the lab.
+//! The one shape of every error in what a person writes: `PLACE: KEY: expected …, found …; what to do`.
 
 use std::fmt;
 
-/// What is wrong with an experiment, a scenario file or an override. It is shown as one line:
+/// What is wrong in a file, a flag or an environment variable. It is shown as one line:
 /// `FILE:LINE:COLUMN: KEY: expected …, found …; what to do`. The command line exits with status 2 on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExperimentError(Box<Detail>);
+pub struct InputError(Box<Detail>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Detail {
@@ -17,11 +17,11 @@ struct Detail {
     hint: Option<String>,
 }
 
-impl ExperimentError {
-    /// `file` was expected to hold `expected`, but `found` is there.
-    pub fn new(file: &str, expected: impl Into<String>, found: impl Into<String>) -> ExperimentError {
-        ExperimentError(Box::new(Detail {
-            file: file.to_owned(),
+impl InputError {
+    /// `file` (or a flag, or a variable) was expected to hold `expected`, but `found` is there.
+    pub fn new(file: impl Into<String>, expected: impl Into<String>, found: impl Into<String>) -> InputError {
+        InputError(Box::new(Detail {
+            file: file.into(),
             position: None,
             key: None,
             expected: expected.into(),
@@ -35,6 +35,13 @@ impl ExperimentError {
     pub fn at(mut self, line: usize, column: usize) -> Self {
         self.0.position = Some((line, column));
         self
+    }
+
+    /// Where, by a byte offset into the text of the file.
+    #[must_use]
+    pub fn at_offset(self, text: &str, offset: usize) -> Self {
+        let (line, column) = position(text, offset);
+        self.at(line, column)
     }
 
     /// Which key, or which column of a table, by its name.
@@ -51,6 +58,15 @@ impl ExperimentError {
         self
     }
 
+    /// The same, when there is something to be said.
+    #[must_use]
+    pub fn hint_if(self, hint: Option<String>) -> Self {
+        match hint {
+            Some(hint) => self.hint(hint),
+            None => self,
+        }
+    }
+
     /// The file that it is about.
     pub fn file(&self) -> &str {
         &self.0.file
@@ -62,7 +78,7 @@ impl ExperimentError {
     }
 }
 
-impl fmt::Display for ExperimentError {
+impl fmt::Display for InputError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Detail { file, position, key, expected, found, hint } = &*self.0;
         f.write_str(file)?;
@@ -80,10 +96,20 @@ impl fmt::Display for ExperimentError {
     }
 }
 
-impl std::error::Error for ExperimentError {}
+impl std::error::Error for InputError {}
+
+/// Line and column of a byte offset, both from 1, the column in characters. An offset inside a character or beyond the
+/// end stands for the nearest place before it.
+pub fn position(text: &str, offset: usize) -> (usize, usize) {
+    let (mut line, mut column) = (1, 1);
+    for (_, letter) in text.char_indices().take_while(|(start, letter)| start + letter.len_utf8() <= offset) {
+        (line, column) = if letter == '\n' { (line + 1, 1) } else { (line, column + 1) };
+    }
+    (line, column)
+}
 
 /// `text` in double quotes, with control characters escaped and cut to a length that fits into a message.
-pub(crate) fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     const SHOWN_MAX: usize = 60;
     let mut shown: String = text.chars().take(SHOWN_MAX).flat_map(char::escape_debug).collect();
     if text.chars().nth(SHOWN_MAX).is_some() {
@@ -105,8 +131,12 @@ pub(crate) fn list<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> String 
 }
 
 /// The name that `wrong` was most likely meant to be: the nearest by edits, when at most a third of it is wrong.
-pub(crate) fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let length = wrong.chars().count();
+    // What a person typed may be of any length; a text that is far longer than all names is near none of them.
+    if length > 100 {
+        return None;
+    }
     names
         .into_iter()
         .map(|name| (edits(wrong, name), name))
@@ -136,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_message_is_one_line_with_everything_in_it() {
-        let error = ExperimentError::new("a.toml", "a rate such as \"12/s\"", "the integer 12")
+        let error = InputError::new("a.toml", "a rate such as \"12/s\"", "the integer 12")
             .at(3, 8)
             .key("load.rate")
             .hint("rates carry a unit");
@@ -155,5 +185,13 @@ mod tests {
         assert_eq!(nearest("srd.p9", ["rrd.p99", "srd.p99", "goodput"]), Some("srd.p99"));
         assert_eq!(nearest("bananas", ["rrd.p99", "srd.p99", "goodput"]), None);
         assert_eq!((edits("kitten", "sitting"), edits("", "abc"), edits("abc", "")), (3, 3, 3));
+    }
+
+    #[test]
+    fn positions_are_in_lines_and_characters() {
+        assert_eq!(position("", 0), (1, 1));
+        assert_eq!(position("a\r\nbü c", 6), (2, 3));
+        assert_eq!(position("a\nb", 99), (2, 2));
+        assert_eq!(position("ü", 1), (1, 1));
     }
 }
