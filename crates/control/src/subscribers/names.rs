@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn a_refused_name_is_shown_escaped_and_short() {
         let message = UserName::parse("a\u{1b}[31m\nb").unwrap_err().to_string();
-        assert!(message.ends_with(r"found `a\u{1b}[31m\nb`"), "{message}");
+        assert!(message.ends_with(r#"found "a\u{1b}[31m\nb""#), "{message}");
         let message = UserName::parse(&"x".repeat(5000)).unwrap_err().to_string();
         assert_eq!(
             message.chars().filter(|c| *c == 'x').count(),
