@@ -46,7 +46,8 @@ pub enum Command {
     Resume,
     /// The membership has changed.
     Members {
-        /// Transactions from here on count under this epoch.
+        /// Transactions count under this epoch once everything has arrived that was sent to this proxy before; 0 says
+        /// nothing about it.
         epoch: u64,
         /// Balancers and proxies of the cluster, in place of those named before.
         trusted: Vec<std::net::SocketAddr>,
@@ -74,6 +75,8 @@ pub struct Proxy {
     key: HashSeed,
     draining: bool,
     epoch: u64,
+    /// Later epochs, and from when on transactions count under them.
+    coming: VecDeque<(Instant, u64)>,
     live_by_epoch: VecDeque<(u64, usize)>,
     next_sweep: Option<Instant>,
     /// The targets of the request in hand.
@@ -81,6 +84,9 @@ pub struct Proxy {
     stats: Stats,
     events: VecDeque<Event>,
 }
+
+/// The most epochs that are waited for; of more, the last two become one.
+const COMING_MAX: usize = 16;
 
 /// How often expired bindings are looked for.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
@@ -109,6 +115,7 @@ impl Proxy {
             key,
             draining: false,
             epoch: 0,
+            coming: VecDeque::new(),
             live_by_epoch: VecDeque::new(),
             next_sweep: None,
             targets: Targets::default(),
@@ -126,6 +133,28 @@ impl Proxy {
         stats.epoch = self.epoch;
         stats.live_by_epoch = self.live_by_epoch.iter().copied().collect();
         stats
+    }
+
+    /// A new epoch has begun at the balancers. What they sent here before is still under way or in the receive queue, and
+    /// belongs to the epoch before: it has T4 to arrive, the longest time that a message stays in the network (RFC 3261
+    /// section 17.1.2.2). To a proxy that has just started, nothing was sent before.
+    fn enter_epoch(&mut self, now: Instant, epoch: u64) {
+        let latest = self.coming.back().map_or(self.epoch, |&(_, epoch)| epoch);
+        if self.epoch == 0 {
+            self.epoch = epoch;
+        } else if epoch > latest {
+            if self.coming.len() == COMING_MAX {
+                self.coming.pop_back();
+            }
+            self.coming.push_back((now + self.config.transactions.timers.t4, epoch));
+        }
+    }
+
+    fn advance_epoch(&mut self, now: Instant) {
+        while let Some(&(_, epoch)) = self.coming.front().filter(|(at, _)| *at <= now) {
+            self.epoch = epoch;
+            self.coming.pop_front();
+        }
     }
 
     /// Counts a server transaction that has begun under the current epoch.
@@ -165,6 +194,7 @@ impl Node for Proxy {
     type Event = Event;
 
     fn handle_message(&mut self, now: Instant, message: Message<'_>, out: &mut impl Sink) {
+        self.advance_epoch(now);
         match sip::Message::parse(message.bytes) {
             Ok(parsed) if parsed.method().is_some() => self.handle_request(now, &parsed, message.flow, out),
             Ok(parsed) => self.handle_response(now, &parsed, out),
@@ -172,12 +202,13 @@ impl Node for Proxy {
         }
     }
 
-    fn handle_command(&mut self, _now: Instant, command: Command, _out: &mut impl Sink) {
+    fn handle_command(&mut self, now: Instant, command: Command, _out: &mut impl Sink) {
+        self.advance_epoch(now);
         match command {
             Command::Drain => self.draining = true,
             Command::Resume => self.draining = false,
             Command::Members { epoch, mut trusted } => {
-                self.epoch = self.epoch.max(epoch);
+                self.enter_epoch(now, epoch);
                 trusted.sort_unstable();
                 self.config.trusted = trusted;
             }

@@ -47,23 +47,20 @@ impl Proxy {
             }
             return;
         }
-        let cancelled = match method {
-            Method::Cancel => {
-                self.transactions.find_server(server_key(seed, message, &essentials, Method::Invite))
-            }
-            _ => None,
-        };
+        let cancels = method == Method::Cancel;
+        let cancelled = cancels
+            .then(|| server_key(seed, message, &essentials, Method::Invite))
+            .and_then(|key| self.transactions.find_server(key));
         if let (None, Some((param, owners))) = (cancelled, r.other_owners()) {
-            return self.pass_on(&r, param, owners, out);
-        }
-        match method {
-            Method::Ack => self.handle_ack(now, &r, out),
-            Method::Cancel => self.handle_cancel(now, &r, cancelled, out),
-            _ => {
-                self.stats.invites += u64::from(method == Method::Invite);
-                if let Err(answer) = self.handle_new(now, &r, out) {
-                    self.answer(now, &r, answer, out);
-                }
+            self.pass_on(&r, param, owners, out);
+        } else if method == Method::Ack {
+            self.handle_ack(now, &r, out);
+        } else if cancels {
+            self.handle_cancel(now, &r, cancelled, out);
+        } else {
+            self.stats.invites += u64::from(method == Method::Invite);
+            if let Err(answer) = self.handle_new(now, &r, out) {
+                self.answer(now, &r, answer, out);
             }
         }
     }

@@ -132,7 +132,7 @@ fn requests_along_a_dialog_are_not_challenged() {
     let along = |call_id: &str, tag: bool, route: &str| {
         let mut r = Request::new("INVITE", "sip:bob@203.0.113.9:5064").call_id(call_id);
         if tag {
-            r = r.to_tag("b");
+            r = r.tagged("b");
         }
         r.cseq = 2;
         r.header(&format!("Route: {route}")).text()
@@ -155,9 +155,9 @@ fn a_subscription_does_not_open_the_relay() {
     let mut lab = lab();
     let sent = lab.pass(UAC, &Request::new("SUBSCRIBE", "sip:bob@example.com").text());
     let route = value(&sent.text, "Record-Route").to_owned();
-    let invite = Request::new("INVITE", "sip:x@203.0.113.77").to_tag("b").header(&format!("Route: {route}"));
+    let invite = Request::new("INVITE", "sip:x@203.0.113.77").tagged("b").header(&format!("Route: {route}"));
     lab.answer(UAC, &invite.text(), 407);
-    let notify = Request::new("NOTIFY", "sip:x@203.0.113.77").to_tag("b").header(&format!("Route: {route}"));
+    let notify = Request::new("NOTIFY", "sip:x@203.0.113.77").tagged("b").header(&format!("Route: {route}"));
     assert_eq!(lab.pass(UAC, &notify.text()).to, addr("203.0.113.77:5060"));
 }
 

@@ -79,7 +79,7 @@ fn record_route_where_a_dialog_may_begin() {
         let mut request =
             Request::new(method, "sip:bob@example.com").header("Record-Route: <sip:198.51.100.1;lr>");
         if !tag.is_empty() {
-            request = request.to_tag(tag);
+            request = request.tagged(tag);
         }
         let mut lab = Lab::with_bob();
         let sent = lab.pass(UAC, &request.text());
@@ -155,7 +155,7 @@ fn strict_routers_are_served() {
         ),
     ] {
         let mut lab = Lab::with_bob();
-        let request = Request::new("BYE", uri).to_tag("b");
+        let request = Request::new("BYE", uri).tagged("b");
         let request = routes.iter().fold(request, |r, route| r.header(&format!("Route: {route}")));
         let sent = lab.pass(UAC, &request.text());
         assert_eq!(sent.first_line(), format!("BYE {sent_uri} SIP/2.0"), "{routes:?}");

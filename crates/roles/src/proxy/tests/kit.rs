@@ -287,7 +287,7 @@ impl Request {
         self
     }
 
-    pub(super) fn to_tag(mut self, tag: &str) -> Self {
+    pub(super) fn tagged(mut self, tag: &str) -> Self {
         self.to = format!("<sip:bob@example.com>;tag={tag}");
         self
     }

@@ -8,6 +8,7 @@ mod cluster;
 mod forking;
 mod forwarding;
 mod non_invite;
+mod properties;
 mod responses;
 mod timers;
 mod validation;

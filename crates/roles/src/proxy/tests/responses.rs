@@ -69,7 +69,7 @@ fn the_ack_to_a_2xx_is_forwarded() {
     let (mut lab, _, sent) = called();
     let up = lab.pass(BOB, &reply(&sent.text, 200, "b"));
     let route = value(&up.text, "Record-Route").to_owned();
-    let ack = Request::new("ACK", "sip:bob@203.0.113.9:5064").to_tag("b").header(&format!("Route: {route}"));
+    let ack = Request::new("ACK", "sip:bob@203.0.113.9:5064").tagged("b").header(&format!("Route: {route}"));
     let first = lab.pass(UAC, &ack.text());
     assert_eq!((first.to, first.first_line()), (addr(BOB), "ACK sip:bob@203.0.113.9:5064 SIP/2.0"));
     assert_eq!((values(&first.text, "Route").len(), value(&first.text, "Max-Forwards")), (0, "69"));

@@ -231,7 +231,7 @@ fn an_ack_is_never_answered() {
         Request::new("ACK", "sip:nobody@example.com"),
         Request::new("ACK", "mailto:x@example.com"),
         Request::new("ACK", "sip:bob@example.com").max_forwards(Some(0)),
-        Request::new("ACK", "sip:bob@host.invalid").to_tag("x"),
+        Request::new("ACK", "sip:bob@host.invalid").tagged("x"),
     ] {
         lab.absorb(UAC, &ack.text());
     }
