@@ -3,12 +3,20 @@
 //! A nonce is a time and a keyed MAC over it, so every proxy that has the cluster's key can check what any other made.
 //! What that gives up: a nonce count is not remembered, so within a nonce's lifetime a request that was overheard could
 //! be replayed (RFC 7616 section 5.12 leaves one-time nonces as an option). CSeq and the transaction layer bound the use.
+//!
+//! The MAC is SipHash-2-4 with 128 bits, made for the purpose; the 1-3 variant that tables hash with is not.
 
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::hash::Hasher as _;
 use std::time::Duration;
 
 use busyhour_engine::{HashSeed, Instant};
 use busyhour_sip::value::{Algorithm, Challenge, Credentials, Ha1};
 use busyhour_sip::{HeaderName, Message, Method, Writer};
+use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
 /// The subscribers that a realm knows.
 pub trait Subscribers {
@@ -62,7 +70,7 @@ pub enum Verdict<'a> {
 }
 
 /// Settings of an authenticator.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Config {
     /// The realm.
     pub realm: String,
@@ -74,14 +82,35 @@ pub struct Config {
     pub unix_offset_nanos: u64,
 }
 
+impl fmt::Debug for Config {
+    /// Without the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Config { realm, key: _, nonce_lifetime, unix_offset_nanos } = self;
+        f.debug_struct("Config")
+            .field("realm", realm)
+            .field("nonce_lifetime", nonce_lifetime)
+            .field("unix_offset_nanos", unix_offset_nanos)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Challenges requests and checks credentials for one realm.
 pub struct Authenticator {
     config: Config,
     subscribers: Box<dyn Subscribers + Send>,
 }
 
-/// Milliseconds in 12 hexadecimal digits (enough until the year 10889) and a MAC in 16.
-const NONCE_LEN: usize = 28;
+/// Hexadecimal digits of the milliseconds since the Unix epoch: enough until the year 10889.
+const TIME_LEN: usize = 12;
+/// These, and a MAC of 128 bits in hexadecimal.
+const NONCE_LEN: usize = TIME_LEN + 32;
+/// A nonce from the near future is a fresh one: the clocks of a cluster differ a little.
+const CLOCK_SKEW_MILLIS_MAX: u64 = 5_000;
+/// The most credentials for its realm that one request is checked for: a client that does not know which algorithm is
+/// wanted may send several, but a request must not buy any number of digests.
+const CREDENTIALS_MAX: usize = 3;
+/// Stands in for the hashes of users that do not exist, so that they take as long to refuse as a wrong password.
+const NOBODY: Ha1 = Ha1 { md5: [0; 16], sha256: [0; 32] };
 
 impl Authenticator {
     /// An authenticator for these subscribers.
@@ -102,23 +131,28 @@ impl Authenticator {
         method: Method<'_>,
         kind: Kind,
     ) -> Verdict<'a> {
-        for line in message.all(kind.credentials()) {
-            let Ok(credentials) = Credentials::parse(message.value_of(line)) else { continue };
-            if credentials.realm != self.config.realm.as_bytes() {
-                continue;
+        let mut best = Verdict::Challenge;
+        let all =
+            message.all(kind.credentials()).filter_map(|h| Credentials::parse(message.value_of(h)).ok());
+        for credentials in all.filter(|c| c.realm == self.config.realm.as_bytes()).take(CREDENTIALS_MAX) {
+            match self.judge(now, &credentials, method) {
+                granted @ Verdict::Granted(_) => return granted,
+                Verdict::Stale => best = Verdict::Stale,
+                Verdict::Challenge => {}
             }
-            let Some(age) = self.nonce_age(now, credentials.nonce) else { return Verdict::Challenge };
-            let good = self
-                .subscribers
-                .ha1(credentials.username)
-                .is_some_and(|ha1| credentials.verify(&ha1, method.as_bytes()));
-            return match good {
-                true if age <= self.config.nonce_lifetime => Verdict::Granted(credentials.username),
-                true => Verdict::Stale,
-                false => Verdict::Challenge,
-            };
         }
-        Verdict::Challenge
+        best
+    }
+
+    fn judge<'a>(&self, now: Instant, credentials: &Credentials<'a>, method: Method<'_>) -> Verdict<'a> {
+        let Some(age) = self.nonce_age(now, credentials.nonce) else { return Verdict::Challenge };
+        let ha1 = self.subscribers.ha1(credentials.username);
+        let proved = credentials.verify(ha1.as_ref().unwrap_or(&NOBODY), method.as_bytes());
+        match ha1.is_some() && proved {
+            true if age <= self.config.nonce_lifetime => Verdict::Granted(credentials.username),
+            true => Verdict::Stale,
+            false => Verdict::Challenge,
+        }
     }
 
     /// Writes the challenge headers, best algorithm first (RFC 8760 section 2.4).
@@ -141,11 +175,11 @@ impl Authenticator {
 
     /// The most bytes that [`Authenticator::write_challenge`] writes.
     pub fn challenge_len_max(&self) -> usize {
-        2 * (128 + NONCE_LEN + self.config.realm.len())
+        Algorithm::ALL.len() * (96 + NONCE_LEN + self.config.realm.len())
     }
 
     fn unix_millis(&self, now: Instant) -> u64 {
-        (self.config.unix_offset_nanos + now.as_nanos()) / 1_000_000
+        self.config.unix_offset_nanos.saturating_add(now.as_nanos()) / 1_000_000
     }
 
     fn nonce(&self, now: Instant) -> [u8; NONCE_LEN] {
@@ -154,26 +188,27 @@ impl Authenticator {
 
     /// How old a nonce is; `None` when nobody with the key made it, or it comes from the future.
     fn nonce_age(&self, now: Instant, nonce: &[u8]) -> Option<Duration> {
-        let millis = u64::from_str_radix(std::str::from_utf8(nonce.get(..12)?).ok()?, 16).ok()?;
+        let millis = u64::from_str_radix(std::str::from_utf8(nonce.get(..TIME_LEN)?).ok()?, 16).ok()?;
         let made = nonce_of(self.config.key, self.config.realm.as_bytes(), millis);
+        // All bytes are compared, so that the time tells nothing about where they differ.
         let differing = made.iter().zip(nonce).fold(0, |d, (a, b)| d | (a ^ b));
         if nonce.len() != NONCE_LEN || differing != 0 {
             return None;
         }
-        // Clocks of a cluster differ a little; a nonce from the near future is a fresh one.
-        let age = self.unix_millis(now) + CLOCK_SKEW_MILLIS_MAX;
-        Some(Duration::from_millis(age.checked_sub(millis)?.saturating_sub(CLOCK_SKEW_MILLIS_MAX)))
+        let now = self.unix_millis(now);
+        (millis <= now + CLOCK_SKEW_MILLIS_MAX).then(|| Duration::from_millis(now.saturating_sub(millis)))
     }
 }
 
-const CLOCK_SKEW_MILLIS_MAX: u64 = 5_000;
-
 fn nonce_of(key: HashSeed, realm: &[u8], millis: u64) -> [u8; NONCE_LEN] {
-    let mut buf = [0; 32];
-    let mac = key.hash(&[b"nonce", realm, &millis.to_be_bytes()]);
-    Writer::new(&mut buf).put_hex(millis).put_hex(mac);
+    let mut mac = SipHasher24::new_with_keys(key.0, key.1);
+    mac.write(&millis.to_be_bytes());
+    mac.write(realm);
+    let (high, low) = mac.finish128().as_u64();
+    let mut text = [0; 48];
+    Writer::new(&mut text).put_hex(millis).put_hex(high).put_hex(low);
     // The four leading zeros of the time carry nothing.
     let mut nonce = [0; NONCE_LEN];
-    nonce.copy_from_slice(&buf[4..]);
+    nonce.copy_from_slice(&text[48 - NONCE_LEN..]);
     nonce
 }
