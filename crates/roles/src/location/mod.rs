@@ -14,7 +14,7 @@ mod tests;
 
 use busyhour_engine::Instant;
 
-pub use table::{CHANGES_MAX, Limits, Stats, Table};
+pub use table::{CHANGES_MAX, Limits, SWEEP_WORK, Stats, Table};
 
 /// One binding, as a lookup shows it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -23,8 +23,10 @@ pub const CHANGES_MAX: usize = 64;
 const SEGMENT_BINDINGS_MAX: usize = 1024;
 /// Segments are swept at most this often, in seconds.
 const SWEEP_PERIOD_S: u32 = 8;
-/// The most segments that one call of `expire` sweeps.
-const SWEEPS_PER_CALL_MAX: usize = 2;
+/// How much one call of `expire` does: a unit is about the time that it takes to look at one binding.
+pub const SWEEP_WORK: usize = 8 * SEGMENT_BINDINGS_MAX;
+/// What removing a binding costs in that unit.
+const REMOVAL_WORK: usize = 4;
 /// The directory does not grow beyond 2 to this power; segments do then.
 const DEPTH_MAX: u32 = 22;
 
@@ -188,6 +190,27 @@ impl Table {
         result.map(|_| ())
     }
 
+    /// [`Location::expire`] with a limit of its own: sweeps segments that are due until `work` units are used up, and
+    /// returns how many are left. A unit is about the time that it takes to look at one binding, some 10 ns; the last
+    /// segment may overdraw.
+    pub fn expire_within(&mut self, now: Instant, mut work: usize) -> usize {
+        while work > 0
+            && let Some(part) = self.wheel.pop_expired(now)
+        {
+            let part = part as usize;
+            self.segments[part].sweep = None;
+            work = work.saturating_sub(1 + self.segments[part].segment.bindings());
+            work = work.saturating_sub(REMOVAL_WORK * self.sweep(part, now));
+        }
+        self.rests_until = self.rests_until.max(now + Duration::from_millis(1));
+        work
+    }
+
+    /// Changes how many addresses-of-record there may be. Those that there are stay.
+    pub fn set_aors_max(&mut self, aors_max: usize) {
+        self.limits.aors_max = aors_max;
+    }
+
     /// Bytes of heap that the table has claimed, without what the allocator adds.
     pub fn heap_bytes(&self) -> usize {
         let parts: usize = self.segments.iter().map(|p| size_of::<Part>() + p.segment.heap_bytes()).sum();
@@ -199,7 +222,9 @@ impl Table {
     /// Sweeps every segment, whether it is due or not.
     #[cfg(test)]
     pub(super) fn sweep_now(&mut self, now: Instant) {
-        (0..self.segments.len()).for_each(|part| self.sweep(part, now));
+        for part in 0..self.segments.len() {
+            self.sweep(part, now);
+        }
     }
 
     fn change(
@@ -278,7 +303,8 @@ impl Table {
         }
     }
 
-    fn sweep(&mut self, part: usize, now: Instant) {
+    /// Sweeps one segment; returns how many bindings that removed.
+    fn sweep(&mut self, part: usize, now: Instant) -> usize {
         let segment = &mut self.segments[part].segment;
         let aors = segment.aors();
         let (removed, next_s) = segment.sweep(seconds(now));
@@ -288,6 +314,7 @@ impl Table {
         if let Some(next_s) = next_s {
             self.arm(part, next_s);
         }
+        removed as usize
     }
 
     /// Sees to it that a segment is swept soon after `end_s`. Segments are spread over the sweep period.
@@ -331,12 +358,7 @@ impl Location for Table {
     }
 
     fn expire(&mut self, now: Instant) {
-        for _ in 0..SWEEPS_PER_CALL_MAX {
-            let Some(part) = self.wheel.pop_expired(now) else { break };
-            self.segments[part as usize].sweep = None;
-            self.sweep(part as usize, now);
-        }
-        self.rests_until = self.rests_until.max(now + Duration::from_millis(1));
+        self.expire_within(now, SWEEP_WORK);
     }
 
     fn next_expiry(&self) -> Option<Instant> {

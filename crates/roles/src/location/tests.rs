@@ -201,7 +201,8 @@ fn expire_leaves_no_deadline_behind() {
         assert!(calls < 1000, "no progress");
     }
     assert_eq!(t.len(), 0);
-    assert!(removed_max <= 2048, "{removed_max} in one call");
+    // Looking at a binding is one unit of work, removing it four; the last segment, of up to 1024, may overdraw.
+    assert!(removed_max <= SWEEP_WORK / 5 + 1024, "{removed_max} in one call");
 }
 
 #[test]
