@@ -61,10 +61,6 @@ pub(super) fn read<'a>(
 fn contact(text: &[u8]) -> Result<ContactChange<'_>, Bad> {
     let bad = |_| Bad("Bad Contact");
     let address = NameAddr::parse(text).map_err(bad)?;
-    // Section 20.10: a URI with a question mark stands in angle brackets.
-    if text.starts_with(address.uri) && address.uri.contains(&b'?') {
-        return Err(Bad("Contact Needs Angle Brackets"));
-    }
     Uri::parse(address.uri).map_err(bad)?;
     let q = match address.params.get("q") {
         Some(param) => param.value.and_then(qvalue).ok_or(Bad("Bad Contact Q"))?,
