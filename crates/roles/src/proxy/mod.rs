@@ -1,8 +1,8 @@
 //! The proxy: transaction-stateful, with a registrar for its domains (RFC 3261 sections 10 and 16).
 //!
 //! What comes in is sorted here; `request` decides what becomes of a new request, `forward` sends it on, `answer` refuses
-//! it, `response` takes the answers of others. Transactions do the repeating, the location service knows where users are, the authenticator who
-//! they are.
+//! it, `response` takes the answers of others. Transactions do the repeating, the location service knows where users are,
+//! the authenticator who they are.
 //!
 //! Invariants: every forwarded INVITE gets exactly one final response, or any number of 2xx (RFC 6026); no other request
 //! is ever answered with 408 (RFC 4320); a message of another owner's transaction is passed on unchanged, never acted on.
