@@ -1,5 +1,6 @@
 //! `busyhour up`: a whole cluster in this process, until it is told to stop.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -193,8 +194,10 @@ fn serve(
     token: &mut Token,
     signals: &Signals,
 ) -> Result<(), Failure> {
+    let mut drops = Drops::default();
     while signals.count() == 0 {
         cluster.tick();
+        drops.look(cluster);
         if let Some(name) = cluster.crashed().first() {
             return Err(Failure::Run(anyhow!(
                 "{name} has ended by itself, which is a bug; its message is above"
@@ -211,6 +214,44 @@ fn serve(
     Ok(())
 }
 
+/// Logs what was dropped, at most once in a while: whoever sends rubbish must not be able to fill a disk.
+#[derive(Default)]
+struct Drops {
+    logged: u64,
+    last: Option<Instant>,
+}
+
+impl Drops {
+    const EVERY: Duration = Duration::from_secs(10);
+
+    fn look(&mut self, cluster: &Cluster) {
+        let dropped = cluster.status().dropped();
+        let total: u64 = dropped.values().sum();
+        if total == self.logged || self.last.is_some_and(|at| at.elapsed() < Self::EVERY) {
+            return;
+        }
+        let since = total - self.logged.min(total);
+        (self.logged, self.last) = (total, Some(Instant::now()));
+        tracing::warn!("{since} messages dropped; since the start: {}", listed(&dropped));
+    }
+}
+
+fn listed(dropped: &BTreeMap<&str, u64>) -> String {
+    let each: Vec<String> = dropped.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    each.join(", ")
+}
+
+/// What the cluster has done, for the last words.
+fn figures(cluster: &Cluster) -> String {
+    let [requests, invites, registers] = cluster.status().handled();
+    let mut text = format!("{requests} requests, of them {invites} INVITEs and {registers} REGISTERs");
+    let dropped = cluster.status().dropped();
+    if !dropped.is_empty() {
+        text += &format!("; dropped: {}", listed(&dropped));
+    }
+    text
+}
+
 /// Lets calls that are being set up come to their end. A second order to stop ends it at once.
 fn drain(cluster: &mut Cluster, signals: &Signals, out: &mut impl Write) -> Result<(), Failure> {
     cluster.drain();
@@ -223,11 +264,11 @@ fn drain(cluster: &mut Cluster, signals: &Signals, out: &mut impl Write) -> Resu
         let open = cluster.open_transactions();
         if open == 0 || signals.count() > 1 || started.elapsed() > DRAIN_MAX {
             let text = match open {
-                0 => "stopped.\n".to_owned(),
-                1 => "stopped with one request unanswered.\n".to_owned(),
-                n => format!("stopped with {n} requests unanswered.\n"),
+                0 => "stopped".to_owned(),
+                1 => "stopped with one request unanswered".to_owned(),
+                n => format!("stopped with {n} requests unanswered"),
             };
-            return say(out, &text);
+            return say(out, &format!("{text}: {}\n", figures(cluster)));
         }
         if !told {
             told = true;

@@ -1,7 +1,8 @@
 //! A cluster in this process: balancers and proxies on sockets, the membership between them, and what they report.
 //!
-//! Order of a change: the balancers get the new table first; when all have it in force, the proxies learn of it. So a
-//! transaction that a proxy counts under a version began after every balancer knew that version.
+//! Order of a change: the proxies learn whom to trust, the balancers get the new table, and when all have it in force, the
+//! proxies learn of that. So a proxy believes every member that may pass a message on to it, and a transaction that it
+//! counts under a version began after every balancer knew that version.
 
 mod directory;
 mod membership;
@@ -103,6 +104,32 @@ pub struct Status {
     pub proxies: BTreeMap<String, proxy::Stats>,
 }
 
+impl Status {
+    /// How many messages were dropped for each reason, by balancers and proxies together; reasons that occurred only.
+    /// Keep-alives are meant to be dropped and are left out.
+    pub fn dropped(&self) -> BTreeMap<&'static str, u64> {
+        let mut by_reason = BTreeMap::new();
+        for stats in self.balancers.values() {
+            for &reason in balancer::Drop::ALL.iter().filter(|r| **r != balancer::Drop::KeepAlive) {
+                *by_reason.entry(reason.label()).or_default() += stats.counts.dropped(reason);
+            }
+        }
+        for stats in self.proxies.values() {
+            for reason in proxy::Drop::ALL.into_iter().filter(|r| *r != proxy::Drop::KeepAlive) {
+                *by_reason.entry(reason.label()).or_default() += stats.drops[reason as usize];
+            }
+        }
+        by_reason.retain(|_, count| *count > 0);
+        by_reason
+    }
+
+    /// What the proxies have received and answered: requests, INVITEs, REGISTERs.
+    pub fn handled(&self) -> [u64; 3] {
+        let sum = |f: fn(&proxy::Stats) -> u64| self.proxies.values().map(f).sum();
+        [sum(|s| s.requests), sum(|s| s.invites), sum(|s| s.registers)]
+    }
+}
+
 /// Why a cluster or a proxy of it could not be started, or a member not be changed.
 #[derive(Debug)]
 pub enum ClusterError {
@@ -168,12 +195,13 @@ impl Cluster {
             ..SocketOptions::default()
         };
         let clock = Clock::start();
+        let location = SharedLocation::new(settings.location, settings::derived(&secret, "location"));
         let mut cluster = Cluster {
             settings,
             secret,
             clock,
             socket_options,
-            location: SharedLocation::default(),
+            location,
             directory,
             members: Members::default(),
             balancers: Vec::new(),
@@ -397,10 +425,14 @@ impl Cluster {
         self.proxies.iter().filter_map(|p| self.status.proxies.get(&p.name)).map(|s| s.open).sum()
     }
 
-    /// Gives the table to the balancers, waits until they have it in force, then tells the proxies.
+    /// Tells the proxies whom to trust, gives the table to the balancers, waits until they have it in force, then tells the
+    /// proxies that they have.
     fn publish(&mut self) {
         let version = self.members.table().version;
         self.unconfirmed = 0;
+        for proxy in &self.proxies {
+            let _ = proxy.handle.command(self.members.ahead_for_proxies());
+        }
         for balancer in &self.balancers {
             let sent = balancer.handle.command(balancer::Command::Members(self.members.table().clone()));
             self.unconfirmed += usize::from(sent.is_ok());

@@ -138,6 +138,9 @@ impl Simulated {
 
     /// Gives the table to the balancers, and then to the proxies: at one instant, commands are carried out in order.
     fn publish(&mut self) -> Result<(), RunError> {
+        for proxy in &self.proxies {
+            self.sim.command(proxy.node, RoleCommand::Proxy(self.members.ahead_for_proxies()))?;
+        }
         for &(node, _) in &self.balancers {
             let table = balancer::Command::Members(self.members.table().clone());
             self.sim.command(node, RoleCommand::Balancer(table))?;
@@ -313,7 +316,7 @@ impl World for Simulated {
     fn notes(&self) -> Vec<(String, String)> {
         vec![
             ("service times".into(), ServiceTimes::CONDITIONS.into()),
-            ("seed".into(), self.seed.to_string()),
+            ("trace hash".into(), format!("{:016x}", self.sim.trace_hash())),
         ]
     }
 }

@@ -36,6 +36,19 @@ impl Drop {
         Drop::NoRoom,
         Drop::TooLong,
     ];
+
+    /// A short name for people and metrics.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Drop::KeepAlive => "keep-alive",
+            Drop::NotSip => "not SIP",
+            Drop::Malformed => "malformed",
+            Drop::StrayResponse => "response without transaction",
+            Drop::StrayAck => "ACK without transaction",
+            Drop::NoRoom => "no room to send",
+            Drop::TooLong => "too long",
+        }
+    }
 }
 
 impl From<ParseError> for Drop {
