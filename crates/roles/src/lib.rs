@@ -1,6 +1,7 @@
 //! The SIP roles: sans-IO state machines that run unchanged over real sockets and in the simulator.
 #![forbid(unsafe_code)]
 
+mod address;
 pub mod auth;
 pub mod balancer;
 pub mod location;

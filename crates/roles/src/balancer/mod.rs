@@ -269,14 +269,3 @@ fn address_text(address: SocketAddr) -> Vec<u8> {
     let len = Writer::new(&mut buf).put_addr(address).finish().expect("an address has at most 47 characters");
     buf[..len].to_vec()
 }
-
-/// Whether a datagram can be sent to `address` from a socket of the family of `local`: one peer, and a port.
-fn is_sendable(address: SocketAddr, local: SocketAddr) -> bool {
-    let ip = address.ip();
-    let broadcast = matches!(ip, std::net::IpAddr::V4(v4) if v4.is_broadcast());
-    address.port() != 0
-        && !ip.is_unspecified()
-        && !ip.is_multicast()
-        && !broadcast
-        && address.is_ipv4() == local.is_ipv4()
-}

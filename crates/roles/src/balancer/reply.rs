@@ -7,7 +7,8 @@ use busyhour_engine::{Flow, Sink};
 use busyhour_sip::value::{NameAddr, Via};
 use busyhour_sip::{Defect, HeaderName, MESSAGE_BYTES_MAX, Message, Method, Reply, Writer};
 
-use super::{Answered, Balancer, Drop, Refusal, is_sendable};
+use crate::address::is_sendable;
+use super::{Answered, Balancer, Drop, Refusal};
 
 /// What a response says; [`Answered`] with what it needs for that.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -103,11 +104,11 @@ impl Balancer {
                 w.put(b"Retry-After: ").put_u64(least + spread).put(b"\r\n");
             }
             Answer::Plain(Answered::Extension) => {
-                // One line for all, so that it is no longer than what it is made from.
+                // One line for all and no space behind commas, so that it is no longer than what it is made from.
                 let mut separator: &[u8] = b"Unsupported: ";
                 for required in m.elements(HeaderName::Require) {
                     w.put(separator).put(required.text);
-                    separator = b", ";
+                    separator = b",";
                 }
                 w.put(b"\r\n");
             }

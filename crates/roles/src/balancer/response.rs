@@ -4,7 +4,8 @@ use busyhour_engine::{Flow, Sink};
 use busyhour_sip::value::{Via, split_list};
 use busyhour_sip::{Edits, HeaderName, Message};
 
-use super::{Balancer, Drop, is_sendable};
+use crate::address::is_sendable;
+use super::{Balancer, Drop};
 
 impl Balancer {
     pub(super) fn handle_response(&mut self, m: &Message<'_>, flow: Flow, out: &mut impl Sink) {

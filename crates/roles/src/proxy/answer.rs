@@ -180,5 +180,5 @@ pub(super) fn reply_flow(via: &Via<'_>, flow: Flow, passed: bool) -> Option<Flow
     } else {
         SocketAddr::new(flow.peer.ip(), via.port.unwrap_or(5060))
     };
-    super::targets::is_sendable(peer, flow.local).then_some(Flow { local: flow.local, peer })
+    crate::address::is_sendable(peer, flow.local).then_some(Flow { local: flow.local, peer })
 }

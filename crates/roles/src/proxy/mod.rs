@@ -40,7 +40,7 @@ use targets::Targets;
 /// What the rest of the system orders a proxy to do.
 #[derive(Clone, Debug)]
 pub enum Command {
-    /// Tell load balancers that no new calls are wanted (OPTIONS gets 503); calls that come are served all the same.
+    /// Finish what there is and take no new calls: OPTIONS and INVITEs outside a dialog get 503.
     Drain,
     /// Take new calls again.
     Resume,

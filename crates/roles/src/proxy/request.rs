@@ -88,6 +88,10 @@ impl Proxy {
         if registers {
             return self.register(now, r, out);
         }
+        if self.draining && method == Method::Invite && r.essentials.is_initial() {
+            // Balancers send new calls elsewhere as long as there is somewhere else.
+            return Err(Answer::draining());
+        }
         let granted = self.authorize(now, r, &routing, method)?;
         let original = Original {
             message: r.message,

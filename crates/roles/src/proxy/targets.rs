@@ -1,9 +1,11 @@
 //! The target set of a request (RFC 3261 section 16.5), in order of preference, and next hops.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::Range;
 
 use busyhour_sip::value::{NameAddr, Scheme, SipUri, Uri, split_list};
+
+use crate::address::is_sendable;
 
 /// Where one copy of a request goes.
 #[derive(Copy, Clone, Debug)]
@@ -133,17 +135,6 @@ pub(super) fn hop_of_binding(path: &[u8], contact: &SipUri<'_>, local: SocketAdd
         Some(route) => hop(&NameAddr::parse(route).ok()?.parse_uri().ok().and_then(Uri::sip)?, local),
         None => hop(contact, local),
     }
-}
-
-/// Whether a datagram can be sent to `address` from a socket of the family of `local`: one peer, and a port.
-pub(super) fn is_sendable(address: SocketAddr, local: SocketAddr) -> bool {
-    let ip = address.ip();
-    let broadcast = matches!(ip, IpAddr::V4(v4) if v4.is_broadcast());
-    address.port() != 0
-        && !ip.is_unspecified()
-        && !ip.is_multicast()
-        && !broadcast
-        && address.is_ipv4() == local.is_ipv4()
 }
 
 #[cfg(test)]

@@ -41,7 +41,11 @@ fn options_for_the_balancer_tells_readiness() {
     // Section 8.2.2.3.
     let require = ["Require: 100rel", "Require: gruu"];
     let reply = lab.answers(UAC, &request("OPTIONS", &own, &require), 420, Answered::Extension);
-    assert_eq!(values(&reply, "Unsupported"), ["100rel, gruu"]);
+    assert_eq!(values(&reply, "Unsupported"), ["100rel,gruu"]);
+    // However many there are, and however tightly they stand, the answer has room for them.
+    let many = format!("Require: {}", vec!["a"; 2000].join(","));
+    let reply = lab.answers(UAC, &request("OPTIONS", &own, &[&many]), 420, Answered::Extension);
+    assert_eq!(values(&reply, "Unsupported")[0].split(',').count(), 2000);
 
     lab.members(table(2, &[member("p1", P1, State::Draining)])).unwrap();
     let reply = lab.answers(UAC, &request("OPTIONS", &own, &[]), 503, Answered::OptionsUnready);

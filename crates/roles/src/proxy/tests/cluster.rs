@@ -119,17 +119,22 @@ fn a_broken_list_of_owners_is_dropped() {
     assert_eq!(lab.stats().drops.iter().sum::<u64>(), 2);
 }
 
-/// OPTIONS tells load balancers whether new calls are wanted; calls that come are served all the same.
+/// OPTIONS tells load balancers whether new calls are wanted. What has begun goes on, a new call is sent away.
 #[test]
-fn a_draining_proxy_says_so_and_serves_on() {
+fn a_draining_proxy_says_so_and_finishes_what_it_has() {
     let mut lab = Lab::with_bob();
     let options = |n: u32| Request::new("OPTIONS", "sip:192.0.2.10").call_id(&format!("options-{n}"));
     lab.answer(UAC, &options(1).text(), 200);
+    lab.pass(UAC, &Request::invite().text());
     lab.command(Command::Drain);
     let refused = lab.answer(UAC, &options(2).text(), 503);
     assert!(value(&refused.text, "Retry-After").parse::<u32>().is_ok());
-    assert_eq!(lab.pass(UAC, &Request::invite().text()).to, addr(BOB));
+    lab.absorb(UAC, &Request::invite().text());
+    lab.answer(UAC, &Request::invite().call_id("new").text(), 503);
+    let message = Request::new("MESSAGE", "sip:bob@example.com").call_id("message");
+    assert_eq!(lab.pass(UAC, &message.text()).to, addr(BOB));
     lab.command(Command::Resume);
+    assert_eq!(lab.pass(UAC, &Request::invite().call_id("newer").text()).to, addr(BOB));
     lab.answer(UAC, &options(3).text(), 200);
 }
 
