@@ -34,18 +34,20 @@ const fn micros_tenths(n: u64) -> Duration {
 
 impl ServiceTimes {
     /// Where [`ServiceTimes::MEASURED`] comes from, for reports.
-    pub(super) const CONDITIONS: &str = "not measured yet";
+    pub(super) const CONDITIONS: &str = "from 1,500 calls/s through one balancer and one proxy on sockets: 155 µs of \
+        CPU per call in the balancer (13 messages in and out), 152 µs in the proxy (7 in, 6 out), system calls included; \
+        2-core x86-64 virtual machine with other work on it, Linux 6.18; shared out over the kinds of message by estimate";
 
-    /// The table in use.
+    /// The table in use: it adds up to the CPU time per call that [`ServiceTimes::CONDITIONS`] tells.
     pub(super) const MEASURED: ServiceTimes = ServiceTimes {
-        balancer_receive: micros_tenths(30),
-        balancer_send: micros_tenths(40),
-        proxy_invite: micros_tenths(60),
-        proxy_register: micros_tenths(60),
-        proxy_request: micros_tenths(40),
-        proxy_response: micros_tenths(40),
-        proxy_send: micros_tenths(40),
-        timeout: micros_tenths(5),
+        balancer_receive: micros_tenths(45),
+        balancer_send: micros_tenths(75),
+        proxy_invite: micros_tenths(200),
+        proxy_register: micros_tenths(180),
+        proxy_request: micros_tenths(120),
+        proxy_response: micros_tenths(120),
+        proxy_send: micros_tenths(80),
+        timeout: micros_tenths(10),
     };
 }
 
