@@ -16,8 +16,8 @@ pub struct Members {
     table: Membership,
     balancers: Vec<SocketAddr>,
     limits: Limits,
-    /// By name: the epoch that the proxy has in force, and the oldest one of which it has a transaction.
-    reported: BTreeMap<String, (u64, u64)>,
+    /// By name: the oldest epoch of which the proxy has a transaction, or may still begin one.
+    reported: BTreeMap<String, u64>,
 }
 
 impl Members {
@@ -29,6 +29,14 @@ impl Members {
     /// The table to give to the balancers.
     pub fn table(&self) -> &Membership {
         &self.table
+    }
+
+    /// What to tell every proxy before the balancers get the table: as soon as one of them has it, members pass messages on
+    /// to each other that did not know of each other before, and those that are gone may still do so.
+    pub fn ahead_for_proxies(&self) -> proxy::Command {
+        let members = self.table.members.iter().map(|m| m.address);
+        let known = members.chain(self.table.departed.iter().copied());
+        proxy::Command::Members { epoch: 0, trusted: known.chain(self.balancers.iter().copied()).collect() }
     }
 
     /// What to tell every proxy, after the balancers have the table.
@@ -58,18 +66,16 @@ impl Members {
         self.change(&Change::Add(Member { name: name.to_owned(), address, weight: 1, state: State::Ready }))
     }
 
-    /// Takes in what a proxy has told. True when an epoch was retired by that, and the table has changed.
+    /// Takes in what a proxy has told. True when epochs were retired by that, and the table has changed.
     pub fn report(&mut self, name: &str, stats: &proxy::Stats) -> bool {
-        let oldest =
-            stats.live_by_epoch.iter().find(|(_, count)| *count > 0).map_or(stats.epoch, |(epoch, _)| *epoch);
-        self.reported.insert(name.to_owned(), (stats.epoch, oldest));
-        let Some(last) = self.table.earlier.first().map(|e| e.version) else { return false };
+        let live = stats.live_by_epoch.iter().find(|(_, count)| *count > 0);
+        self.reported.insert(name.to_owned(), live.map_or(stats.epoch, |(epoch, _)| *epoch));
         let serving = self.table.members.iter().filter(|m| m.state.is_serving());
-        let done = serving.map(|m| self.reported.get(&m.name)).all(|r| {
-            // A proxy that has not heard of the present table may still begin transactions of the one before.
-            r.is_some_and(|(epoch, oldest)| *epoch >= self.table.version && *oldest > last)
-        });
-        done && self.change(&Change::Retire(last)).is_ok()
+        // A proxy that has told nothing yet may have anything.
+        let oldest = serving.map(|m| self.reported.get(&m.name).copied().unwrap_or(0)).min();
+        let over = |version: &u64| oldest.is_some_and(|oldest| oldest > *version);
+        let last = self.table.earlier.iter().map(|epoch| epoch.version).rfind(over);
+        last.is_some_and(|version| self.change(&Change::Retire(version)).is_ok())
     }
 }
 
@@ -88,18 +94,40 @@ mod tests {
             members.add_ready(&format!("p{i}"), SocketAddr::from(([127, 0, 0, 1], 5070 + i))).unwrap();
         }
         members.add_ready("p3", "127.0.0.1:5079".parse().unwrap()).unwrap();
-        let version = members.table().version;
-        let earlier = members.table().earlier.len();
-        assert_eq!(earlier, 2, "one proxy alone, then two");
-        assert!(!members.report("p1", &stats(version, &[(version - 1, 3), (version, 1)])));
-        assert!(!members.report("p2", &stats(version, &[])));
-        assert!(members.report("p3", &stats(version, &[])), "the first epoch: nobody has anything as old");
+        let versions: Vec<u64> = members.table().earlier.iter().map(|epoch| epoch.version).collect();
+        assert_eq!(versions, [1, 2], "one proxy alone, then two");
+        assert!(!members.report("p1", &stats(3, &[(2, 3), (3, 1)])));
+        assert!(!members.report("p2", &stats(3, &[])), "p3 has told nothing");
+        assert!(members.report("p3", &stats(3, &[])), "the first epoch: nobody has anything as old");
         assert_eq!(members.table().earlier.len(), 1);
-        let version = members.table().version;
-        assert!(!members.report("p2", &stats(version, &[])));
-        assert!(!members.report("p3", &stats(version, &[])));
-        assert!(!members.report("p1", &stats(version - 1, &[])), "it has not heard of the present table");
-        assert!(members.report("p1", &stats(version, &[(version, 5)])));
+        assert!(!members.report("p1", &stats(2, &[])), "it may still begin transactions of the second");
+        assert!(members.report("p1", &stats(3, &[(3, 5)])));
         assert!(members.table().earlier.is_empty());
+    }
+
+    #[test]
+    fn epochs_of_which_nothing_is_left_go_together() {
+        let mut members = Members::new(Vec::new());
+        for i in 1..=4u16 {
+            members.add_ready(&format!("p{i}"), SocketAddr::from(([127, 0, 0, 1], 5070 + i))).unwrap();
+        }
+        assert_eq!(members.table().earlier.len(), 3);
+        let told = (1..=4).filter(|i| members.report(&format!("p{i}"), &stats(4, &[]))).count();
+        assert_eq!((told, members.table().earlier.len(), members.table().version), (1, 0, 5));
+    }
+
+    #[test]
+    fn proxies_trust_members_that_come_and_those_that_go() {
+        let (old, new) = ("127.0.0.1:5071".parse().unwrap(), "127.0.0.1:5072".parse().unwrap());
+        let mut members = Members::new(vec!["127.0.0.1:5060".parse().unwrap()]);
+        members.add_ready("old", old).unwrap();
+        members.add_ready("new", new).unwrap();
+        members.change(&Change::Remove("old".into())).unwrap();
+        let trusts = |command| match command {
+            proxy::Command::Members { trusted, .. } => [trusted.contains(&old), trusted.contains(&new)],
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(trusts(members.ahead_for_proxies()), [true, true]);
+        assert_eq!(trusts(members.for_proxies()), [false, true]);
     }
 }
