@@ -3,6 +3,7 @@
 //!
 //! Pauses are CPU time of the thread, so that being scheduled away does not count as one; page faults do count.
 #![allow(clippy::disallowed_methods, reason = "a bench reads its environment and its own memory")]
+#![allow(clippy::print_stdout, reason = "a bench is a program that reports")]
 
 use std::hint::black_box;
 use std::time::Duration;

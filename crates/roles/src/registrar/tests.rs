@@ -222,7 +222,7 @@ fn contacts_may_be_any_uri() {
     }
 }
 
-/// The REGISTERs of RFC 4475: sections 3.1.2.13 (regbadct), 3.3.16 (regescrt) and 3.3.13, 3.3.14 (cparam01, cparam02).
+/// The REGISTERs of RFC 4475: sections 3.1.2.13 (regbadct), 3.3.14 (regescrt) and 3.3.12, 3.3.13 (cparam01, cparam02).
 /// insuf (section 3.3.1) is refused before it can get here.
 #[test]
 fn the_registers_of_rfc_4475() {
