@@ -415,7 +415,7 @@ impl Cluster {
             let _ = self.members.change(&Change::SetState(name, State::Draining));
         }
         for proxy in &self.proxies {
-            let _ = proxy.handle.command(proxy::Command::Drain);
+            let _ = proxy.handle.command(proxy::Command::Close);
         }
         self.publish();
     }

@@ -40,8 +40,11 @@ use targets::Targets;
 /// What the rest of the system orders a proxy to do.
 #[derive(Clone, Debug)]
 pub enum Command {
-    /// Finish what there is and take no new calls: OPTIONS and INVITEs outside a dialog get 503.
+    /// Tell load balancers that no new calls are wanted (OPTIONS gets 503). Calls that come are served all the same: they
+    /// were sent before the balancers knew.
     Drain,
+    /// The whole cluster ends: in addition, INVITEs outside a dialog get 503.
+    Close,
     /// Take new calls again.
     Resume,
     /// The membership has changed.
@@ -74,6 +77,7 @@ pub struct Proxy {
     /// Shared by the cluster: stateless To tags, dialog cookies, loop hashes.
     key: HashSeed,
     draining: bool,
+    closing: bool,
     epoch: u64,
     /// Later epochs, and from when on transactions count under them.
     coming: VecDeque<(Instant, u64)>,
@@ -114,6 +118,7 @@ impl Proxy {
             rng,
             key,
             draining: false,
+            closing: false,
             epoch: 0,
             coming: VecDeque::new(),
             live_by_epoch: VecDeque::new(),
@@ -206,7 +211,8 @@ impl Node for Proxy {
         self.advance_epoch(now);
         match command {
             Command::Drain => self.draining = true,
-            Command::Resume => self.draining = false,
+            Command::Close => (self.draining, self.closing) = (true, true),
+            Command::Resume => (self.draining, self.closing) = (false, false),
             Command::Members { epoch, mut trusted } => {
                 self.enter_epoch(now, epoch);
                 trusted.sort_unstable();

@@ -88,8 +88,7 @@ impl Proxy {
         if registers {
             return self.register(now, r, out);
         }
-        if self.draining && method == Method::Invite && r.essentials.is_initial() {
-            // Balancers send new calls elsewhere as long as there is somewhere else.
+        if self.closing && method == Method::Invite && r.essentials.is_initial() {
             return Err(Answer::draining());
         }
         let granted = self.authorize(now, r, &routing, method)?;

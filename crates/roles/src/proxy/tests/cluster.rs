@@ -119,7 +119,8 @@ fn a_broken_list_of_owners_is_dropped() {
     assert_eq!(lab.stats().drops.iter().sum::<u64>(), 2);
 }
 
-/// OPTIONS tells load balancers whether new calls are wanted. What has begun goes on, a new call is sent away.
+/// OPTIONS tells load balancers whether new calls are wanted. What has begun goes on, and so does what was sent before the
+/// balancers knew; when the whole cluster ends, a new call is sent away.
 #[test]
 fn a_draining_proxy_says_so_and_finishes_what_it_has() {
     let mut lab = Lab::with_bob();
@@ -130,6 +131,9 @@ fn a_draining_proxy_says_so_and_finishes_what_it_has() {
     let refused = lab.answer(UAC, &options(2).text(), 503);
     assert!(value(&refused.text, "Retry-After").parse::<u32>().is_ok());
     lab.absorb(UAC, &Request::invite().text());
+    assert_eq!(lab.pass(UAC, &Request::invite().call_id("underway").text()).to, addr(BOB));
+    lab.command(Command::Close);
+    lab.answer(UAC, &options(4).text(), 503);
     lab.answer(UAC, &Request::invite().call_id("new").text(), 503);
     let message = Request::new("MESSAGE", "sip:bob@example.com").call_id("message");
     assert_eq!(lab.pass(UAC, &message.text()).to, addr(BOB));
