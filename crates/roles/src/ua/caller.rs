@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use busyhour_engine::{Flow, Instant, Sink};
-use busyhour_sip::value::{Challenge, NameAddr, Uri};
+use busyhour_engine::{Flow, Instant, Sink, TimerId};
+use busyhour_sip::value::{CSeq, Challenge, NameAddr, Uri};
 use busyhour_sip::{Element, HeaderName, Message, Method};
 
 use crate::transactions::{ClientId, client_key};
@@ -23,7 +23,11 @@ pub(super) struct Call {
     cseq: u32,
     invite: ClientId,
     phase: Phase,
+    /// What goes off when the caller has waited long enough.
+    patience: Option<TimerId>,
     dialog: Dialog,
+    /// The tag hash of the last other phone that answered, and was hung up on.
+    second: Option<u64>,
 }
 
 /// What later requests of a call need (section 12.1.2).
@@ -37,10 +41,19 @@ struct Dialog {
 
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Phase {
-    Inviting { challenged: bool },
-    Cancelling,
+    Inviting {
+        challenged: bool,
+        /// A provisional response has come, so a CANCEL may be sent (section 9.1).
+        provisional: bool,
+    },
+    /// The caller has given up. The CANCEL is sent, or waits for a provisional response.
+    GivingUp {
+        cancelled: bool,
+    },
     Talking,
-    Ending { since: Instant },
+    Ending {
+        since: Instant,
+    },
 }
 
 impl Fleet {
@@ -82,12 +95,14 @@ impl Fleet {
             number: self.call_numbers,
             cseq: 1,
             invite: ClientId::default(),
-            phase: Phase::Inviting { challenged: false },
+            phase: Phase::Inviting { challenged: false, provisional: false },
+            patience: None,
             dialog: Dialog::default(),
+            second: None,
         };
         let id = self.calls.insert(call);
+        self.calls[id].patience = Some(self.timers.insert(now + self.config.patience, Timer::Impatient(id)));
         self.send_invite(now, id, None, out);
-        self.timers.insert(now + self.config.patience, Timer::Impatient(id));
     }
 
     fn send_invite(
@@ -146,105 +161,168 @@ impl Fleet {
         out: &mut impl Sink,
     ) {
         let status = message.status().expect("a response");
-        let Some(call) = self.calls.get_mut(id) else { return };
         match status {
-            100 => {}
-            101..=199 => {
-                if status == 180 {
-                    call.srd.get_or_insert(now - call.plan.at);
-                }
-            }
+            100..=199 => self.invite_provisional(now, id, status, out),
             200..=299 => self.invite_accepted(now, id, message, out),
             _ => self.invite_refused(now, id, message, out),
         }
     }
 
-    fn invite_accepted(&mut self, now: Instant, id: CallId, message: &Message<'_>, out: &mut impl Sink) {
-        let Some(dialog) = dialog_of(message) else { return };
-        let call = &mut self.calls[id];
-        let first = matches!(call.phase, Phase::Inviting { .. } | Phase::Cancelling);
-        if first {
+    fn invite_provisional(&mut self, now: Instant, id: CallId, status: u16, out: &mut impl Sink) {
+        let Some(call) = self.calls.get_mut(id) else { return };
+        if status > 100 {
             call.srd.get_or_insert(now - call.plan.at);
-            call.answered = Some(now - call.plan.at);
-            call.retransmissions += self.transactions.retransmissions(call.invite);
-            call.dialog = dialog;
-            call.phase = Phase::Talking;
-            let hold = call.plan.hold;
-            self.send_ack(id, out);
-            self.timers.insert(now + hold, Timer::HangUp(id));
-        } else if dialog.to_tag == call.dialog.to_tag {
-            // The ACK was lost: the answer comes again, and so does the ACK (section 13.2.2.4).
-            self.send_ack(id, out);
-        } else {
-            // A second phone answered: acknowledged and hung up on at once.
-            let kept = std::mem::replace(&mut call.dialog, dialog);
-            self.send_ack(id, out);
-            self.send_bye(now, id, For::Nothing, out);
-            self.calls[id].dialog = kept;
-            self.second_answers += 1;
+        }
+        match &mut call.phase {
+            Phase::Inviting { provisional, .. } => *provisional = true,
+            Phase::GivingUp { cancelled: false } => self.send_cancel(now, id, out),
+            Phase::GivingUp { cancelled: true } | Phase::Talking | Phase::Ending { .. } => {}
         }
     }
 
-    fn send_ack(&mut self, id: CallId, out: &mut impl Sink) {
-        let branch = branch(self.rng.next_u64());
-        let (to, cseq) = (self.in_dialog_hop(id), self.calls[id].cseq);
-        let _ = out.send(to, REQUEST_LEN_MAX + self.calls[id].dialog.route.len(), |buf| {
-            self.in_dialog_request(id, b"ACK", cseq, &branch, buf)
-        });
-    }
-
-    fn send_bye(&mut self, now: Instant, id: CallId, purpose: For, out: &mut impl Sink) -> bool {
-        let branch = branch(self.rng.next_u64());
-        let (to, cseq) = (self.in_dialog_hop(id), self.calls[id].cseq + 1);
-        let mut text = vec![0; REQUEST_LEN_MAX + self.calls[id].dialog.route.len()];
-        let len = self.in_dialog_request(id, b"BYE", cseq, &branch, &mut text);
-        let key = client_key(self.transactions.seed(), &branch, Method::Bye);
-        let fill = |buf: &mut [u8]| {
-            buf[..len].copy_from_slice(&text[..len]);
-            len
+    fn invite_accepted(&mut self, now: Instant, id: CallId, message: &Message<'_>, out: &mut impl Sink) {
+        let Some(dialog) = dialog_of(message) else {
+            // Without a tag or a Contact there is no dialog; the caller waits for a better answer, then gives up.
+            self.malformed += 1;
+            return;
         };
-        self.transactions.begin_client(now, key, Method::Bye, to, len, fill, purpose, out).is_ok()
+        let tag_hash = self.tag_hash(&dialog);
+        let Some(call) = self.calls.get_mut(id) else { return };
+        let hold = match call.phase {
+            Phase::Inviting { .. } => call.plan.hold,
+            // Answer and CANCEL have crossed.
+            Phase::GivingUp { .. } => Duration::ZERO,
+            // The ACK was lost: the answer comes again, and so does the ACK (section 13.2.2.4).
+            Phase::Talking | Phase::Ending { .. } if dialog.to_tag == call.dialog.to_tag => {
+                return self.send_ack(message, &dialog, out);
+            }
+            Phase::Talking | Phase::Ending { .. } => {
+                let known = call.second.replace(tag_hash) == Some(tag_hash);
+                return self.second_answer(now, message, &dialog, known, out);
+            }
+        };
+        call.srd.get_or_insert(now - call.plan.at);
+        call.answered = Some(now - call.plan.at);
+        call.retransmissions += self.transactions.retransmissions(call.invite);
+        call.phase = Phase::Talking;
+        self.send_ack(message, &dialog, out);
+        call_of(&mut self.calls, id).dialog = dialog;
+        self.timers.insert(now + hold, Timer::HangUp(id));
     }
 
-    fn in_dialog_request(
-        &self,
-        id: CallId,
-        method: &[u8],
-        cseq: u32,
+    /// A 2xx for a call that is over. Its transaction remembers the phone that answered; another one is hung up on.
+    pub(super) fn answered_late(
+        &mut self,
+        now: Instant,
+        client: ClientId,
+        answered: Option<u64>,
+        message: &Message<'_>,
+        out: &mut impl Sink,
+    ) {
+        let Some(dialog) = dialog_of(message).filter(|_| is_2xx(message)) else { return };
+        let tag_hash = self.tag_hash(&dialog);
+        if let Some(purpose) = self.transactions.client_data(client) {
+            *purpose = For::Ended { answered: Some(tag_hash) };
+        }
+        self.second_answer(now, message, &dialog, answered == Some(tag_hash), out);
+    }
+
+    /// A phone answered that nobody talks to: acknowledged, and hung up on at once, when that was not done before.
+    fn second_answer(
+        &mut self,
+        now: Instant,
+        message: &Message<'_>,
+        dialog: &Dialog,
+        known: bool,
+        out: &mut impl Sink,
+    ) {
+        self.send_ack(message, dialog, out);
+        if !known {
+            self.second_answers += 1;
+            self.send_bye(now, message, dialog, out);
+        }
+    }
+
+    fn tag_hash(&self, dialog: &Dialog) -> u64 {
+        self.transactions.seed().hash(&[b"to tag", &dialog.to_tag])
+    }
+
+    /// Acknowledges a 2xx, of which everything is taken that the ACK needs.
+    fn send_ack(&mut self, answer: &Message<'_>, dialog: &Dialog, out: &mut impl Sink) {
+        let branch = branch(self.rng.next_u64());
+        let Some(request) = self.request_after(answer, dialog, b"ACK", 0, &branch) else { return };
+        let to = self.in_dialog_hop(dialog);
+        let len_max = REQUEST_LEN_MAX + answer.bytes().len();
+        let _ = out.send(to, len_max, |buf| request.write(buf, |_| {}, b""));
+    }
+
+    /// Hangs up on a phone with which there is no call.
+    fn send_bye(&mut self, now: Instant, answer: &Message<'_>, dialog: &Dialog, out: &mut impl Sink) {
+        let branch = branch(self.rng.next_u64());
+        let Some(request) = self.request_after(answer, dialog, b"BYE", 1, &branch) else { return };
+        let mut text = vec![0; REQUEST_LEN_MAX + answer.bytes().len()];
+        let len = request.write(&mut text, |_| {}, b"");
+        // Without room for its transaction the callee waits for a BYE that never comes, and gives up.
+        self.begin_bye(now, &branch, self.in_dialog_hop(dialog), &text[..len], For::Nothing, out);
+    }
+
+    fn begin_bye(
+        &mut self,
+        now: Instant,
         branch: &[u8],
-        buf: &mut [u8],
-    ) -> usize {
-        let call = &self.calls[id];
-        let request = Request {
+        to: Flow,
+        text: &[u8],
+        purpose: For,
+        out: &mut impl Sink,
+    ) -> bool {
+        let key = client_key(self.transactions.seed(), branch, Method::Bye);
+        let fill = |buf: &mut [u8]| {
+            buf.copy_from_slice(text);
+            text.len()
+        };
+        self.transactions.begin_client(now, key, Method::Bye, to, text.len(), fill, purpose, out).is_ok()
+    }
+
+    /// A request in the dialog that a 2xx began, `later` after the INVITE in CSeq. `None` when the answer lacks what it
+    /// would have to copy.
+    fn request_after<'a>(
+        &'a self,
+        answer: &Message<'a>,
+        dialog: &'a Dialog,
+        method: &'a [u8],
+        later: u32,
+        branch: &'a [u8],
+    ) -> Option<Request<'a>> {
+        let from = NameAddr::parse(answer.value(HeaderName::From)?).ok()?;
+        let to = NameAddr::parse(answer.value(HeaderName::To)?).ok()?;
+        Some(Request {
             method,
-            uri: &call.dialog.target,
+            uri: &dialog.target,
             address: self.config.address,
             branch,
-            route: &call.dialog.route,
-            from: (self.config.users[call.plan.caller as usize].name.as_bytes(), &self.tag(call.number)),
-            to: &self.peer_name(call.plan.callee),
-            to_tag: &call.dialog.to_tag,
+            route: &dialog.route,
+            from: (from.parse_uri().ok()?.sip()?.user?, from.tag()?),
+            to: to.parse_uri().ok()?.sip()?.user?,
+            to_tag: &dialog.to_tag,
             domain: self.config.domain.as_bytes(),
-            call_id: &self.call_id(call.number),
-            cseq,
-        };
-        request.write(buf, |_| {}, b"")
+            call_id: answer.value(HeaderName::CallId)?,
+            cseq: CSeq::parse(answer.value(HeaderName::CSeq)?).ok()?.number + later,
+        })
     }
 
-    fn in_dialog_hop(&self, id: CallId) -> Flow {
-        let call = &self.calls[id];
-        let peer = call.dialog.next_hop.unwrap_or(self.outbound(call.plan.caller).peer);
+    fn in_dialog_hop(&self, dialog: &Dialog) -> Flow {
+        let peer = dialog.next_hop.unwrap_or(self.config.outbound[0]);
         Flow { local: self.config.address, peer }
     }
 
     fn invite_refused(&mut self, now: Instant, id: CallId, message: &Message<'_>, out: &mut impl Sink) {
         let status = message.status().expect("a response");
-        let call = &mut self.calls[id];
+        let Some(call) = self.calls.get_mut(id) else { return };
         call.retransmissions += self.transactions.retransmissions(call.invite);
         match (status, call.phase) {
-            (401 | 407, Phase::Inviting { challenged: false }) => {
+            (401 | 407, Phase::Inviting { challenged: false, .. }) => {
                 if let Some(challenge) = best_challenge(message) {
-                    call.phase = Phase::Inviting { challenged: true };
+                    call.phase = Phase::Inviting { challenged: true, provisional: false };
                     call.cseq += 1;
                     return self.send_invite(now, id, Some(&challenge), out);
                 }
@@ -252,24 +330,37 @@ impl Fleet {
             (_, Phase::Talking | Phase::Ending { .. }) => return,
             _ => {}
         }
-        let call = &mut self.calls[id];
+        let call = call_of(&mut self.calls, id);
+        if matches!(call.phase, Phase::GivingUp { .. }) {
+            return self.end_call(now, id, Outcome::InviteTimeout);
+        }
         call.srd = Some(now - call.plan.at);
-        let outcome =
-            if call.phase == Phase::Cancelling { Outcome::InviteTimeout } else { Outcome::Refused(status) };
-        self.end_call(now, id, outcome);
+        self.end_call(now, id, Outcome::Refused(status));
     }
 
-    /// The caller has waited long enough: CANCEL.
+    /// The caller has waited long enough: CANCEL, as soon as that is allowed.
     pub(super) fn impatient(&mut self, now: Instant, id: CallId, out: &mut impl Sink) {
         let Some(call) = self.calls.get_mut(id) else { return };
-        if !matches!(call.phase, Phase::Inviting { .. }) {
-            return;
+        let Phase::Inviting { provisional, .. } = call.phase else { return };
+        if !self.transactions.is_pending(call.invite) {
+            // There was a 2xx that began no dialog.
+            return self.end_call(now, id, Outcome::InviteTimeout);
         }
-        call.phase = Phase::Cancelling;
+        call.phase = Phase::GivingUp { cancelled: false };
+        if provisional {
+            self.send_cancel(now, id, out);
+        }
+    }
+
+    fn send_cancel(&mut self, now: Instant, id: CallId, out: &mut impl Sink) {
+        let call = call_of(&mut self.calls, id);
+        call.phase = Phase::GivingUp { cancelled: true };
         let invite = call.invite;
         if let Some(branch) = self.transactions.branch_of(invite) {
+            // Without room for the CANCEL, the INVITE ends when its alarm goes off.
             let _ = self.transactions.cancel(now, invite, &branch, For::Nothing, out);
         }
+        // Section 9.1: without a final response the INVITE counts as cancelled 64·T1 after the CANCEL.
         self.transactions.set_alarm(invite, now + self.config.transactions.timers.b());
     }
 
@@ -277,7 +368,26 @@ impl Fleet {
     pub(super) fn hang_up(&mut self, now: Instant, id: CallId, out: &mut impl Sink) {
         let Some(call) = self.calls.get_mut(id) else { return };
         call.phase = Phase::Ending { since: now };
-        if !self.send_bye(now, id, For::Bye(id), out) {
+        let call = &self.calls[id];
+        let branch = branch(self.rng.next_u64());
+        let request = Request {
+            method: b"BYE",
+            uri: &call.dialog.target,
+            address: self.config.address,
+            branch: &branch,
+            route: &call.dialog.route,
+            from: (self.config.users[call.plan.caller as usize].name.as_bytes(), &self.tag(call.number)),
+            to: &self.peer_name(call.plan.callee),
+            to_tag: &call.dialog.to_tag,
+            domain: self.config.domain.as_bytes(),
+            call_id: &self.call_id(call.number),
+            cseq: call.cseq + 1,
+        };
+        let room = call.dialog.route.len() + call.dialog.target.len() + call.dialog.to_tag.len();
+        let mut text = vec![0; REQUEST_LEN_MAX + room];
+        let len = request.write(&mut text, |_| {}, b"");
+        let to = self.in_dialog_hop(&call.dialog);
+        if !self.begin_bye(now, &branch, to, &text[..len], For::Bye(id), out) {
             self.end_call(now, id, Outcome::ByeTimeout);
         }
     }
@@ -298,6 +408,13 @@ impl Fleet {
     /// Tells how a call went, and forgets it.
     pub(super) fn end_call(&mut self, now: Instant, id: CallId, outcome: Outcome) {
         let Some(call) = self.calls.remove(id) else { return };
+        if let Some(timer) = call.patience {
+            self.timers.cancel(timer);
+        }
+        let answered = call.answered.is_some().then(|| self.tag_hash(&call.dialog));
+        if let Some(purpose) = self.transactions.client_data(call.invite) {
+            *purpose = For::Ended { answered };
+        }
         self.events.push_back(Event::Call(CallRecord {
             plan: call.plan,
             sent: call.sent,
@@ -344,6 +461,15 @@ impl Fleet {
         let peer = self.config.outbound[user as usize % self.config.outbound.len()];
         Flow { local: self.config.address, peer }
     }
+}
+
+/// A call that is known to go on.
+fn call_of(calls: &mut slotmap::SlotMap<CallId, Call>, id: CallId) -> &mut Call {
+    calls.get_mut(id).expect("it goes on")
+}
+
+fn is_2xx(message: &Message<'_>) -> bool {
+    message.status().is_some_and(|status| (200..=299).contains(&status))
 }
 
 /// The challenge to answer: the first with an algorithm that is spoken here (RFC 8760 section 2.4).

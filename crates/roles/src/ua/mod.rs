@@ -25,7 +25,7 @@ use caller::Call;
 pub use config::{Answering, Config, User};
 use plan::Plan;
 pub use record::{CallRecord, Outcome, PlannedCall, RegisterRecord};
-use register::Registration;
+use register::{Line, Registration};
 
 new_key_type! {
     struct CallId;
@@ -85,6 +85,8 @@ pub struct Stats {
     pub answer_retransmissions: u64,
     /// Calls that two phones answered.
     pub second_answers: u64,
+    /// Server and client transactions alive.
+    pub live: (usize, usize),
     /// What the transaction layer counted.
     pub transactions: transactions::Stats,
 }
@@ -95,6 +97,10 @@ enum For {
     Invite(CallId),
     Bye(CallId),
     Register(Registration),
+    /// The INVITE of a call that is over; with a hash of the tag of the phone that answered it last.
+    Ended {
+        answered: Option<u64>,
+    },
     /// Its response concerns nobody.
     Nothing,
 }
@@ -120,7 +126,7 @@ pub struct Fleet {
     leg_index: PrehashedMap<LegId>,
     planned: Plan,
     timers: Wheel<Timer>,
-    register_cseq: Vec<u32>,
+    lines: Vec<Line>,
     rng: Rng,
     call_numbers: u64,
     malformed: u64,
@@ -147,7 +153,7 @@ impl Fleet {
             leg_index: PrehashedMap::default(),
             planned: Plan::default(),
             timers: Wheel::new(),
-            register_cseq: vec![0; config.users.len()],
+            lines: vec![Line::default(); config.users.len()],
             rng,
             call_numbers: 0,
             malformed: 0,
@@ -171,6 +177,7 @@ impl Fleet {
             unacknowledged: self.unacknowledged,
             answer_retransmissions: self.answer_retransmissions,
             second_answers: self.second_answers,
+            live: self.transactions.len(),
             transactions: self.transactions.stats(),
         }
     }
@@ -195,6 +202,7 @@ impl Fleet {
             For::Invite(call) => self.invite_response(now, call, message, out),
             For::Bye(call) => self.bye_response(now, call, id, message.status().expect("a response")),
             For::Register(registration) => self.register_response(now, registration, message, out),
+            For::Ended { answered } => self.answered_late(now, id, answered, message, out),
             For::Nothing => {}
         }
     }
@@ -210,7 +218,7 @@ impl Fleet {
                 self.end_call(now, call, Outcome::ByeTimeout);
             }
             For::Register(registration) => self.registered(now, registration, None),
-            For::Nothing => {}
+            For::Ended { .. } | For::Nothing => {}
         }
     }
 
@@ -265,11 +273,14 @@ impl Node for Fleet {
                 Signal::ClientTimedOut(_, purpose, retransmissions) => {
                     self.timed_out(now, purpose, retransmissions)
                 }
-                Signal::Alarm(id) => {
+                // An INVITE that was cancelled; the alarm of one that was answered all the same means nothing.
+                Signal::Alarm(id) if self.transactions.is_pending(id) => {
+                    let retransmissions = self.transactions.retransmissions(id);
                     if let Some(purpose) = self.transactions.end_client(id) {
-                        self.timed_out(now, purpose, 0);
+                        self.timed_out(now, purpose, retransmissions);
                     }
                 }
+                Signal::Alarm(_) => {}
                 Signal::ServerEnded(..) => {}
             }
         }

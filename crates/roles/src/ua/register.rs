@@ -1,7 +1,9 @@
 //! Registrations (RFC 3261 section 10.2), with their challenge and their refreshes.
 
-use busyhour_engine::{Instant, Sink};
-use busyhour_sip::value::{Challenge, NameAddr, delta_seconds};
+use std::time::Duration;
+
+use busyhour_engine::{Instant, Sink, TimerId};
+use busyhour_sip::value::{Challenge, NameAddr, Uri, delta_seconds};
 use busyhour_sip::{HeaderName, Message, Method};
 
 use crate::transactions::client_key;
@@ -9,6 +11,18 @@ use crate::transactions::client_key;
 use super::caller::{best_challenge, branch};
 use super::text::{REQUEST_LEN_MAX, Request, put_contact};
 use super::{Event, Fleet, For, RegisterRecord, Timer};
+
+/// How long after a failed refresh the next attempt is made: the base time of RFC 5626 section 4.5.
+const RETRY_AFTER: Duration = Duration::from_secs(30);
+
+/// What a fleet knows of a user's registrations.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Line {
+    cseq: u32,
+    /// It was registered once, so a failure is one of a refresh.
+    was_registered: bool,
+    refresh: Option<TimerId>,
+}
 
 /// One REGISTER on its way.
 #[derive(Copy, Clone, Debug)]
@@ -32,7 +46,7 @@ impl Fleet {
         out: &mut impl Sink,
     ) {
         let index = registration.user as usize;
-        self.register_cseq[index] += 1;
+        self.lines[index].cseq += 1;
         let user = &self.config.users[index];
         let uri = format!("sip:{}", self.config.domain);
         let branch = branch(self.rng.next_u64());
@@ -48,7 +62,7 @@ impl Fleet {
             to_tag: b"",
             domain: self.config.domain.as_bytes(),
             call_id: call_id.as_bytes(),
-            cseq: self.register_cseq[index],
+            cseq: self.lines[index].cseq,
         };
         let (address, expires) = (self.config.address, self.config.register_expires_s);
         let cnonce = self.rng.next_u64();
@@ -102,14 +116,18 @@ impl Fleet {
         }
         if let (200, Some(after)) = (status, self.config.refresh_after) {
             let granted = self.granted(message).unwrap_or(self.config.register_expires_s);
-            let latest = std::time::Duration::from_secs(u64::from(granted)) * 5 / 6;
-            self.timers.insert(now + after.min(latest), Timer::Refresh(r.user));
+            let latest = Duration::from_secs(u64::from(granted)) * 5 / 6;
+            self.refresh_at(now + after.min(latest), r.user);
+            self.lines[r.user as usize].was_registered = true;
         }
         self.registered(now, r, Some(status));
     }
 
     /// Tells how a registration went.
     pub(super) fn registered(&mut self, now: Instant, r: Registration, status: Option<u16>) {
+        if status != Some(200) && self.lines[r.user as usize].was_registered {
+            self.refresh_at(now + RETRY_AFTER, r.user);
+        }
         let rrd = (status == Some(200)).then(|| now - r.at);
         self.events.push_back(Event::Register(RegisterRecord {
             user: r.user,
@@ -120,9 +138,21 @@ impl Fleet {
         }));
     }
 
-    /// The `expires` that the registrar granted for this fleet's contact: the longest one shown.
+    /// The next refresh of a user, in place of the one that was planned.
+    fn refresh_at(&mut self, at: Instant, user: u32) {
+        let timer = self.timers.insert(at, Timer::Refresh(user));
+        if let Some(before) = self.lines[user as usize].refresh.replace(timer) {
+            self.timers.cancel(before);
+        }
+    }
+
+    /// The `expires` that the registrar granted for this fleet's contact.
     fn granted(&self, message: &Message<'_>) -> Option<u32> {
         let contacts = message.elements(HeaderName::Contact).filter_map(|e| NameAddr::parse(e.text).ok());
-        contacts.filter_map(|c| delta_seconds(c.params.value("expires")?)).max()
+        let is_ours = |c: &NameAddr<'_>| {
+            let address = c.parse_uri().ok().and_then(Uri::sip).and_then(|uri| uri.socket_addr());
+            address == Some(self.config.address)
+        };
+        delta_seconds(contacts.filter(is_ours).find_map(|c| c.params.value("expires"))?)
     }
 }
