@@ -89,7 +89,8 @@ impl Server {
         self.interrupt();
         let status = self.wait();
         assert_eq!(status.code(), Some(0), "{}", tail(&self.stderr(), 20));
-        assert!(self.stdout().ends_with("stopped.\n"), "{}", self.stdout());
+        let stdout = self.stdout();
+        assert!(stdout.lines().last().is_some_and(|l| l.starts_with("stopped: ")), "{stdout}");
         self.expect_quiet();
     }
 
