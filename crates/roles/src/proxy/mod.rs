@@ -92,8 +92,10 @@ pub struct Proxy {
 /// The most epochs that are waited for; of more, the last two become one.
 const COMING_MAX: usize = 16;
 
-/// How often expired bindings are looked for.
+/// How often expired bindings are looked for, at the least.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// The pause between two parts of a long sweep, in which messages have their turn.
+const SWEEP_INTERVAL_MIN: Duration = Duration::from_millis(1);
 
 impl Proxy {
     /// A proxy with these settings. `key` is the cluster's, the same on every proxy and unknown to others; `seed` is
@@ -186,9 +188,11 @@ impl Proxy {
     fn sweep(&mut self, now: Instant) {
         if self.next_sweep.is_some_and(|at| at <= now) {
             self.location.expire(now);
-            self.next_sweep = None;
-        }
-        if self.next_sweep.is_none() && !self.location.is_empty() {
+            // One call does a bounded part of what is due; the table says when it wants the next one.
+            let wanted = self.location.next_expiry();
+            let soonest = now + SWEEP_INTERVAL_MIN;
+            self.next_sweep = wanted.map(|at| at.clamp(soonest, now + SWEEP_INTERVAL));
+        } else if self.next_sweep.is_none() && !self.location.is_empty() {
             self.next_sweep = Some(now + SWEEP_INTERVAL);
         }
     }
