@@ -1,9 +1,11 @@
 //! The command line: every command, its flags, and the help that explains them.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use busyhour_lab::experiment::units;
+use busyhour_roles::balancer::{Member, State};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 
 use crate::config::Given;
@@ -45,6 +47,18 @@ pub(crate) enum Command {
     /// once. Register a softphone with the balancer as its proxy (`outbound proxy`) and the first domain as its domain.
     #[command(after_help = SOURCES)]
     Up(UpArgs),
+
+    /// Run a stateless balancer in front of proxies that run elsewhere
+    ///
+    /// Spreads calls over the members by a weighted hash of the Call-ID and stays in the path of dialogs. The members may
+    /// be any SIP proxies or servers that are reached over UDP.
+    Balancer(BalancerArgs),
+
+    /// Run one proxy with registrar, without a balancer in this process
+    ///
+    /// Listens at --listen. Phones can talk to it directly, or through balancers elsewhere, which --balancer names.
+    #[command(after_help = SOURCES)]
+    Proxy(ProxyArgs),
 
     /// Add, list and remove subscribers
     ///
@@ -152,6 +166,48 @@ fn push(given: &mut Vec<Given>, key: &str, text: Option<&str>) {
 pub(crate) struct UpArgs {
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BalancerArgs {
+    /// Where it listens, over UDP
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:5060")]
+    pub(crate) listen: SocketAddr,
+
+    /// A member: its name, its address, and its weight unless that is 1; may be repeated
+    #[arg(long, value_name = "NAME=ADDR[*WEIGHT]", required = true, value_parser = member)]
+    pub(crate) member: Vec<Member>,
+
+    /// Do not stay in the path of dialogs
+    #[arg(long)]
+    pub(crate) no_record_route: bool,
+
+    /// Stay in the path to registered phones too (RFC 3327); the registrars behind must accept a Path
+    #[arg(long)]
+    pub(crate) path: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ProxyArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+
+    /// A balancer whose word on the source of a request is taken; may be repeated
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) balancer: Vec<SocketAddr>,
+}
+
+/// `p1=192.168.1.21:5060` or `p1=192.168.1.21:5060*3`.
+fn member(text: &str) -> Result<Member, String> {
+    let expected = || "expected NAME=ADDR or NAME=ADDR*WEIGHT, such as p1=192.168.1.21:5060*3".to_owned();
+    let (name, rest) = text.split_once('=').ok_or_else(expected)?;
+    let (address, weight) = rest.split_once('*').unwrap_or((rest, "1"));
+    let weight = weight.parse().ok().filter(|&w| w > 0).ok_or_else(expected)?;
+    let address = address.parse().map_err(|_| expected())?;
+    if name.is_empty() {
+        return Err(expected());
+    }
+    Ok(Member { name: name.to_owned(), address, weight, state: State::Ready })
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,10 +1,12 @@
 //! The `busyhour` binary: the command line, the configuration, and the wiring of everything else.
 
+mod balancer;
 mod cli;
 mod config;
 mod failure;
 mod lab;
 mod mistake;
+mod serve;
 mod units;
 mod up;
 mod user;
@@ -43,6 +45,8 @@ fn log() {
 fn run(command: Command, out: &mut impl Write) -> Result<(), Failure> {
     match command {
         Command::Up(args) => up::run(&args, out),
+        Command::Balancer(args) => balancer::run(&args, out),
+        Command::Proxy(args) => up::run_proxy(&args, out),
         Command::User(command) => user::run(command, out),
         Command::Lab(command) => lab::run(command, out),
         Command::Config(ConfigCommand::Check { file, cluster }) => {

@@ -76,6 +76,25 @@ impl Kind for Address {
     }
 }
 
+/// An address that need not be there: there is no way to write "none" but to leave it out.
+pub(super) struct OptionalAddress;
+
+impl Kind for OptionalAddress {
+    type Value = Option<SocketAddr>;
+
+    fn expected(&self) -> String {
+        Address.expected()
+    }
+
+    fn of_text(&self, text: &str) -> Result<Option<SocketAddr>, Bad> {
+        Address.of_text(text).map(Some)
+    }
+
+    fn shown(&self, value: &Option<SocketAddr>) -> String {
+        value.map_or_else(String::new, |address| Address.shown(&address))
+    }
+}
+
 /// A directory.
 pub(super) struct Directory;
 
@@ -237,7 +256,7 @@ impl Kind for Numbers {
     }
 
     fn shown(&self, value: &Option<NumberRange>) -> String {
-        value.map_or_else(String::new, |range| string(&range.to_string()))
+        value.as_ref().map_or_else(String::new, |range| string(&range.to_string()))
     }
 }
 

@@ -16,7 +16,8 @@ use std::time::Duration;
 use busyhour_control::subscribers::{Domain, NumberRange, PasswordTemplate};
 
 use self::kinds::{
-    Address, Count, Directory, DomainName, Kind as _, List, Method, Numbers, Size, Span, Switch, Template,
+    Address, Count, Directory, DomainName, Kind as _, List, Method, Numbers, OptionalAddress, Size, Span,
+    Switch, Template,
 };
 #[cfg(test)]
 use self::reader::Origin;
@@ -72,6 +73,8 @@ pub(crate) struct ProxyConfig {
     pub(crate) record_route: bool,
     /// The methods that are challenged (`authenticate`); none when it is empty.
     pub(crate) authenticate: Vec<String>,
+    /// Where requests go that are for nobody here and name no address (`next_hop`).
+    pub(crate) next_hop: Option<SocketAddr>,
     /// How long an INVITE may ring (`timer_c`, RFC 3261 section 16.6).
     pub(crate) timer_c: Duration,
     /// How many transactions a proxy holds at once (`transactions_max`).
@@ -168,6 +171,7 @@ fn read_proxy(reader: &mut Reader<'_>) -> ProxyConfig {
     ProxyConfig {
         record_route: reader.take("proxy.record_route", &Switch, true),
         authenticate: reader.take("proxy.authenticate", &methods, vec!["REGISTER".into(), "INVITE".into()]),
+        next_hop: reader.take("proxy.next_hop", &OptionalAddress, None),
         timer_c: reader.take(
             "proxy.timer_c",
             &Span { min: SECOND, max: HOUR, example: "180s" },

@@ -21,7 +21,7 @@ fn the_defaults() {
     let config = load(None, [], &[]).unwrap().config;
     assert_eq!(config.listen.to_string(), "127.0.0.1:5060");
     assert_eq!(config.realm().as_str(), "busyhour.example");
-    assert_eq!((config.data.to_str(), config.proxies, config.provision), (Some("data"), 2, None));
+    assert_eq!((config.data.to_str(), config.proxies, &config.provision), (Some("data"), 2, &None));
     assert_eq!(config.proxy_listen(0).to_string(), "127.0.0.1:5071");
     assert_eq!(config.proxy_listen(1).to_string(), "127.0.0.1:5072");
     assert_eq!(config.proxy.authenticate, ["REGISTER", "INVITE"]);
@@ -55,6 +55,7 @@ fn every_key_can_stand_in_the_file() {
         contacts_max = 3
         max_breadth = 8
         max_forwards = 0x10
+        next_hop = "127.0.1.11:5060"
         "#,
         &[],
         &[],
@@ -71,6 +72,7 @@ fn every_key_can_stand_in_the_file() {
         proxy: ProxyConfig {
             record_route: false,
             authenticate: Vec::new(),
+            next_hop: Some("127.0.1.11:5060".parse().unwrap()),
             timer_c: minutes(4),
             transactions_max: 5,
             nonce_lifetime: minutes(60),
@@ -169,8 +171,14 @@ fn wrong_values_name_file_line_key_expected_and_found() {
             "proxies = 99999999999999999999999",
             "busyhour.toml:1:11: proxies: expected a whole number from 1 to 1024, found the number 99999999999999999999999",
         ),
-        ("proxies = \"2\"", "busyhour.toml:1:11: proxies: expected a whole number from 1 to 1024, found \"2\""),
-        ("balancer.path = \"yes\"", "busyhour.toml:1:17: balancer.path: expected true or false, found \"yes\""),
+        (
+            "proxies = \"2\"",
+            "busyhour.toml:1:11: proxies: expected a whole number from 1 to 1024, found \"2\"",
+        ),
+        (
+            "balancer.path = \"yes\"",
+            "busyhour.toml:1:17: balancer.path: expected true or false, found \"yes\"",
+        ),
         (
             "[net]\nreceive_buffer = 4194304",
             "busyhour.toml:2:18: net.receive_buffer: expected a size from 64KiB to 1GiB, such as \"4MiB\", found the number 4194304; add the unit: \"4194304B\"",
@@ -190,7 +198,7 @@ fn wrong_values_name_file_line_key_expected_and_found() {
         ),
         (
             "provision = \"0-99\"",
-            "busyhour.toml:1:13: provision: expected a range of numbers with the same count of digits, such as 0000-9999, found \"0-99\"",
+            "busyhour.toml:1:13: provision: expected a range of numbers with the same count of digits, such as 0000-9999 or u100-u199, found \"0-99\"",
         ),
         (
             "provision_password = \"pw{name}\"",
@@ -208,7 +216,10 @@ fn wrong_values_name_file_line_key_expected_and_found() {
 #[test]
 fn unknown_keys_come_with_the_nearest_known_one() {
     let cases = [
-        ("listn = 1", "busyhour.toml:1:1: listn: expected a known key, found \"listn\"; did you mean listen?"),
+        (
+            "listn = 1",
+            "busyhour.toml:1:1: listn: expected a known key, found \"listn\"; did you mean listen?",
+        ),
         (
             "[proxy]\n\"maxbreadth\" = 1",
             "busyhour.toml:2:1: proxy.maxbreadth: expected a known key, found \"maxbreadth\"; did you mean proxy.max_breadth?",

@@ -58,6 +58,11 @@ impl Members {
         Ok(())
     }
 
+    /// Forgets what was before the present table: nothing has been sent by it yet.
+    pub fn forget_earlier(&mut self) {
+        self.table.earlier.clear();
+    }
+
     /// Adds a member that is ready.
     ///
     /// # Errors

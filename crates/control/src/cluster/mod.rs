@@ -15,6 +15,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use busyhour_net::{BindError, Clock, DriverStats, Handle, SocketOptions, SpawnError, UdpSocket, Worker};
+pub use busyhour_roles::balancer::Member;
 use busyhour_roles::balancer::{self, Balancer, Change, Refused, State};
 use busyhour_roles::proxy::{self, Proxy};
 
@@ -42,12 +43,16 @@ impl Endpoint {
 }
 
 /// Where the parts of a cluster listen.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Addresses {
     /// One balancer each.
     pub balancers: Vec<Endpoint>,
     /// One proxy each.
     pub proxies: Vec<SocketAddr>,
+    /// Members elsewhere, which take calls beside the proxies.
+    pub members: Vec<Member>,
+    /// Balancers elsewhere, which the proxies believe.
+    pub trusted: Vec<SocketAddr>,
     /// The kernel's receive buffer of each socket, in bytes.
     pub receive_buffer_bytes: usize,
 }
@@ -226,12 +231,15 @@ impl Cluster {
             };
             b.handle.local_addr().ip().is_unspecified().then_some(SocketAddr::new(ip, b.address.port()))
         };
-        let sources =
-            cluster.balancers.iter().flat_map(|b| [Some(b.address), loopback(b)]).flatten().collect();
-        cluster.members = Members::new(sources);
+        let sources = cluster.balancers.iter().flat_map(|b| [Some(b.address), loopback(b)]).flatten();
+        cluster.members = Members::new(sources.chain(addresses.trusted.iter().copied()).collect());
         for &address in &addresses.proxies {
             cluster.start_proxy(address)?;
         }
+        for member in &addresses.members {
+            cluster.members.change(&Change::Add(member.clone()))?;
+        }
+        cluster.members.forget_earlier();
         cluster.publish();
         Ok(cluster)
     }
@@ -437,7 +445,9 @@ impl Cluster {
             let sent = balancer.handle.command(balancer::Command::Members(self.members.table().clone()));
             self.unconfirmed += usize::from(sent.is_ok());
         }
-        self.listen_while(CONFIRM_WITHIN, |cluster| cluster.unconfirmed > 0 && cluster.members.table().version == version);
+        self.listen_while(CONFIRM_WITHIN, |cluster| {
+            cluster.unconfirmed > 0 && cluster.members.table().version == version
+        });
         if self.unconfirmed > 0 && self.members.table().version == version {
             tracing::warn!(version, "not every balancer has confirmed the membership");
         }

@@ -11,6 +11,7 @@ use busyhour_roles::proxy::{self, Proxy};
 use busyhour_roles::registrar::{self, Registrar};
 use busyhour_roles::transactions;
 use busyhour_sip::transaction::Timers;
+use busyhour_sip::value::Algorithm;
 
 use crate::secret::ClusterSecret;
 
@@ -35,6 +36,8 @@ pub struct Settings {
     pub timers: Timers,
     /// The most server transactions of a proxy, and of its client transactions twice as many.
     pub transactions_max: usize,
+    /// The digest algorithms that are offered and accepted, most preferred first.
+    pub digest: Vec<Algorithm>,
     /// How long a nonce is good.
     pub nonce_lifetime: Duration,
     /// Bounds of registrations.
@@ -62,6 +65,9 @@ impl Settings {
             timer_c: Duration::from_secs(181),
             timers: Timers::default(),
             transactions_max: 200_000,
+            // What knows only MD5 often looks only at the first challenge: SIPp before 3.7, sipsak, older phones. What knows
+            // better and insists can choose the second.
+            digest: vec![Algorithm::Md5, Algorithm::Sha256],
             nonce_lifetime: Duration::from_secs(300),
             registrar: registrar::Config::default(),
             location: location::Limits::default(),
@@ -115,7 +121,7 @@ impl Settings {
         let registrar = registrar::Config { unix_offset_nanos, ..self.registrar };
         Proxy::new(
             config,
-            Authenticator::new(auth, subscribers),
+            Authenticator::new(auth, subscribers).offering(&self.digest),
             Registrar::new(registrar, derived(secret, "registrar")),
             location,
             derived(secret, "proxy"),

@@ -9,6 +9,8 @@ use crate::secret::Password;
 pub const USER_LEN_MAX: usize = 128;
 /// The most users that one range may provision.
 pub const RANGE_LEN_MAX: u64 = 1_000_000;
+/// The most letters before the digits of a numbered user.
+const PREFIX_LEN_MAX: usize = 8;
 /// The most digits of a provisioned number; E.164 numbers have up to 15.
 const DIGITS_MAX: usize = 15;
 /// The longest password template, in bytes.
@@ -153,24 +155,29 @@ impl fmt::Debug for Domain {
     }
 }
 
-/// The numbered users from a first to a last number, both included, all written with the same count of digits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The numbered users from a first to a last number, both included, all written with the same letters before the number
+/// and the same count of digits.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NumberRange {
+    prefix: Box<str>,
     first: u64,
     last: u64,
     digits: usize,
 }
 
 impl NumberRange {
-    /// Reads `FIRST-LAST`, such as `0000-9999`: at most 15 digits and 1,000,000 numbers.
+    /// Reads `FIRST-LAST`, such as `0000-9999` or `u100-u199`: at most 8 letters, 15 digits and 1,000,000 numbers.
     pub fn parse(text: &str) -> Result<Self, BadInput> {
-        let expected = "a range of numbers with the same count of digits, such as 0000-9999";
+        let expected = "a range of numbers with the same count of digits, such as 0000-9999 or u100-u199";
+        let wrong = || BadInput::quoted(expected, text);
+        let (first, last) = text.split_once('-').ok_or_else(wrong)?;
+        let letters = first.bytes().take_while(u8::is_ascii_alphabetic).count();
+        let (prefix, first) = first.split_at(letters);
+        let last = last.strip_prefix(prefix).ok_or_else(wrong)?;
         let is_number = |part: &str| {
             (1..=DIGITS_MAX).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit())
         };
-        let wrong = || BadInput::quoted(expected, text);
-        let (first, last) = text.split_once('-').ok_or_else(wrong)?;
-        if !is_number(first) || !is_number(last) || first.len() != last.len() {
+        if letters > PREFIX_LEN_MAX || !is_number(first) || !is_number(last) || first.len() != last.len() {
             return Err(wrong());
         }
         let digits = first.len();
@@ -182,7 +189,7 @@ impl NumberRange {
         if last - first >= RANGE_LEN_MAX {
             return Err(BadInput::quoted(format!("a range of at most {RANGE_LEN_MAX} numbers"), text));
         }
-        Ok(NumberRange { first, last, digits })
+        Ok(NumberRange { prefix: prefix.into(), first, last, digits })
     }
 
     /// How many users the range names; at least 1.
@@ -191,16 +198,16 @@ impl NumberRange {
     }
 
     /// The users of the range, in order.
-    pub fn users(&self) -> impl Iterator<Item = UserName> + use<> {
-        let digits = self.digits;
-        (self.first..=self.last).map(move |number| UserName(format!("{number:0digits$}").into()))
+    pub fn users(&self) -> impl Iterator<Item = UserName> + use<'_> {
+        let NumberRange { prefix, digits, .. } = self;
+        (self.first..=self.last).map(move |number| UserName(format!("{prefix}{number:0digits$}").into()))
     }
 }
 
 impl fmt::Display for NumberRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let NumberRange { first, last, digits } = self;
-        write!(f, "{first:0digits$}-{last:0digits$}")
+        let NumberRange { prefix, first, last, digits } = self;
+        write!(f, "{prefix}{first:0digits$}-{prefix}{last:0digits$}")
     }
 }
 
@@ -219,7 +226,7 @@ impl PasswordTemplate {
             );
             return Err(BadInput::quoted(expected, text));
         }
-        let longest = text.replace("{user}", &"9".repeat(DIGITS_MAX));
+        let longest = text.replace("{user}", &"9".repeat(PREFIX_LEN_MAX + DIGITS_MAX));
         Password::parse(&longest)?;
         Ok(PasswordTemplate(text.into()))
     }
@@ -320,6 +327,9 @@ mod tests {
         );
         assert_eq!((range.count(), range.to_string()), (4, "0098-0101".to_owned()));
         assert_eq!(NumberRange::parse("0000-9999").unwrap().count(), 10_000);
+        let lettered = NumberRange::parse("u09-u10").unwrap();
+        assert_eq!(lettered.users().map(|user| user.to_string()).collect::<Vec<_>>(), ["u09", "u10"]);
+        assert_eq!(lettered.to_string(), "u09-u10");
         assert_eq!(NumberRange::parse("7-7").unwrap().count(), 1);
         assert_eq!(NumberRange::parse("000000-999999").unwrap().count(), RANGE_LEN_MAX);
     }

@@ -51,6 +51,7 @@ impl Sockets {
             balancers: vec![Endpoint::at(any); topology.balancers as usize],
             proxies: vec![any; topology.proxies as usize],
             receive_buffer_bytes: buffer(topology.proxy.receive_buffer_bytes),
+            ..Addresses::default()
         };
         let cluster =
             Cluster::start(settings, ClusterSecret::generate(), fleet::directory(&users), &addresses)
