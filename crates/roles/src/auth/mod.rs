@@ -98,6 +98,8 @@ impl fmt::Debug for Config {
 pub struct Authenticator {
     config: Config,
     subscribers: Box<dyn Subscribers + Send>,
+    /// What is offered and accepted, most preferred first.
+    algorithms: Vec<Algorithm>,
 }
 
 /// Hexadecimal digits of the milliseconds since the Unix epoch: enough until the year 10889.
@@ -113,9 +115,20 @@ const CREDENTIALS_MAX: usize = 3;
 const NOBODY: Ha1 = Ha1 { md5: [0; 16], sha256: [0; 32] };
 
 impl Authenticator {
-    /// An authenticator for these subscribers.
+    /// An authenticator for these subscribers that offers every algorithm, the best one first.
     pub fn new(config: Config, subscribers: Box<dyn Subscribers + Send>) -> Self {
-        Authenticator { config, subscribers }
+        Authenticator { config, subscribers, algorithms: Algorithm::ALL.to_vec() }
+    }
+
+    /// The same with these algorithms only, in this order. A client takes the first that it knows (RFC 8760 section 2.4);
+    /// one from before that RFC may look at the first challenge alone.
+    ///
+    /// # Panics
+    /// Without any: nobody could be let in.
+    pub fn offering(mut self, algorithms: &[Algorithm]) -> Self {
+        assert!(!algorithms.is_empty(), "an authenticator offers at least one algorithm");
+        self.algorithms = algorithms.to_vec();
+        self
     }
 
     /// The realm.
@@ -146,6 +159,9 @@ impl Authenticator {
 
     fn judge<'a>(&self, now: Instant, credentials: &Credentials<'a>, method: Method<'_>) -> Verdict<'a> {
         let Some(age) = self.nonce_age(now, credentials.nonce) else { return Verdict::Challenge };
+        if !credentials.algorithm.is_some_and(|a| self.algorithms.contains(&a)) {
+            return Verdict::Challenge;
+        }
         let ha1 = self.subscribers.ha1(credentials.username);
         let proved = credentials.verify(ha1.as_ref().unwrap_or(&NOBODY), method.as_bytes());
         match ha1.is_some() && proved {
@@ -155,10 +171,10 @@ impl Authenticator {
         }
     }
 
-    /// Writes the challenge headers, best algorithm first (RFC 8760 section 2.4).
+    /// Writes the challenge headers, the most preferred algorithm first (RFC 8760 section 2.4).
     pub fn write_challenge(&self, now: Instant, kind: Kind, stale: bool, w: &mut Writer<'_>) {
         let nonce = self.nonce(now);
-        for algorithm in Algorithm::ALL {
+        for &algorithm in &self.algorithms {
             w.put(kind.challenge().as_str().as_bytes()).put(b": ");
             Challenge {
                 realm: self.config.realm.as_bytes(),
@@ -175,7 +191,7 @@ impl Authenticator {
 
     /// The most bytes that [`Authenticator::write_challenge`] writes.
     pub fn challenge_len_max(&self) -> usize {
-        Algorithm::ALL.len() * (96 + NONCE_LEN + self.config.realm.len())
+        self.algorithms.len() * (96 + NONCE_LEN + self.config.realm.len())
     }
 
     fn unix_millis(&self, now: Instant) -> u64 {

@@ -90,6 +90,19 @@ fn a_challenge_of_one_proxy_is_answered_at_another() {
 }
 
 #[test]
+fn algorithms_are_offered_in_the_order_that_is_wanted_and_others_refused() {
+    let all = proxy(KEY, 0);
+    let swapped = proxy(KEY, 0).offering(&[Algorithm::Md5, Algorithm::Sha256]);
+    let challenges = challenge(&swapped, ms(1000), Kind::Www, false);
+    assert!(challenges[0].contains("MD5") && challenges[1].contains("SHA-256"), "{challenges:?}");
+    let only = proxy(KEY, 0).offering(&[Algorithm::Sha256]);
+    assert_eq!(challenge(&only, ms(1000), Kind::Proxy, true).len(), 1);
+    for (one, verdict) in challenge(&all, ms(1000), Kind::Www, false).iter().zip([GRANTED, CHALLENGED]) {
+        assert_verdict(check(&only, ms(1000), Kind::Www, &[&answer(one, "alice", "secret")]), verdict);
+    }
+}
+
+#[test]
 fn a_nonce_of_another_key_or_realm_is_worth_nothing() {
     let (ours, theirs) = (proxy(KEY, 0), proxy(HashSeed(1, 3), 0));
     let one = &challenge(&theirs, ms(1000), Kind::Www, false)[0];
