@@ -65,12 +65,13 @@ impl Balancer {
         if matches!(method, Method::Ack | Method::Cancel) {
             return self.counts.drop(Drop::Unanswerable);
         }
-        let Ok(via) = m.top_via() else {
-            return self.counts.drop(Drop::RequestVia);
+        let to = match m.top_via() {
+            Ok(via) => reply_addr(&via, flow.peer),
+            // RFC 4475 section 3.1.2.1 wants an answer to a request whose Via does not say where to: it goes back.
+            Err(_) if m.has(HeaderName::Via) => Some(flow.peer),
+            Err(_) => return self.counts.drop(Drop::RequestVia),
         };
-        let Some(to) =
-            reply_addr(&via, flow.peer).filter(|&a| !self.is_own(a, flow) && is_sendable(a, flow.local))
-        else {
+        let Some(to) = to.filter(|&a| !self.is_own(a, flow) && is_sendable(a, flow.local)) else {
             return self.counts.drop(Drop::ReplyAddress);
         };
         let len_max = room(m);

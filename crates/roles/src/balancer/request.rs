@@ -71,7 +71,11 @@ impl Balancer {
     }
 
     fn plan<'a>(&self, m: &Message<'a>, method: Method<'a>, flow: Flow) -> Result<Plan<'a>, Refusal> {
-        let via = m.top_via().map_err(|_| Refusal::Drop(Drop::RequestVia))?;
+        let via = match m.top_via() {
+            Ok(via) => via,
+            Err(Defect::Missing(_)) => return Err(Refusal::Drop(Drop::RequestVia)),
+            Err(defect) => return Err(malformed(defect)),
+        };
         if let Some(defect) = m.defect() {
             return Err(malformed(defect));
         }

@@ -35,8 +35,8 @@ counted! {
         KeepAlive = "keep-alive",
         /// Not SIP.
         NotSip = "not SIP",
-        /// A request whose top Via is missing or malformed: nobody to answer.
-        RequestVia = "request without usable Via",
+        /// A request without a Via: nobody to answer.
+        RequestVia = "request without Via",
         /// A request whose top Via leads to no address that could be answered.
         ReplyAddress = "no address to answer to",
         /// An ACK to a response that the balancer made itself.

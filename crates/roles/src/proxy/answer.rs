@@ -124,7 +124,11 @@ impl Proxy {
         out: &mut impl Sink,
     ) {
         self.stats.last_defect = Some(defect);
-        let reply_to = message.top_via().ok().and_then(|via| reply_flow(&via, flow, false));
+        let reply_to = match message.top_via() {
+            Ok(via) => reply_flow(&via, flow, false),
+            // RFC 4475 section 3.1.2.1 wants an answer to a request whose Via does not say where to: it goes back.
+            Err(_) => message.has(HeaderName::Via).then_some(flow),
+        };
         let (Some(reply_to), false) = (reply_to, message.method() == Some(Method::Ack)) else {
             return self.stats.drop_for(Drop::Malformed);
         };

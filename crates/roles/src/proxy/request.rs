@@ -187,7 +187,9 @@ impl Proxy {
 
     /// A REGISTER for a domain of ours (section 10.3).
     fn register(&mut self, now: Instant, r: &Incoming<'_, '_>, out: &mut impl Sink) -> Result<(), Answer> {
-        let to = r.essentials.to.parse_uri().ok().and_then(Uri::sip).ok_or(Answer::of(404))?;
+        // RFC 4475 section 3.3.4: an address-of-record is a SIP URI, so this is malformed rather than unknown.
+        let to = r.essentials.to.parse_uri().ok().and_then(Uri::sip);
+        let to = to.ok_or(Answer::because(400, "To Is No SIP URI"))?;
         if self.needs_credentials(Method::Register) {
             let user = self.authenticate(now, r, Kind::Www)?;
             if !is_user(&to, user) {

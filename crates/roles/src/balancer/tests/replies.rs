@@ -125,9 +125,14 @@ fn what_cannot_be_answered_is_dropped_and_counted() {
         ("hello\r\n\r\n".to_owned(), Drop::NotSip),
         ("SIP/2.0 99 Low\r\n\r\n".to_owned(), Drop::NotSip),
         (format!("INVITE {BOB} SIP/2.0\r\nCall-ID: 1\r\n\r\n"), Drop::RequestVia),
-        (good.replace("SIP/2.0/UDP 198", "SIP/2.0 198"), Drop::RequestVia),
     ] {
         lab.drops(UAC, &text, why);
+    }
+    // A Via that does not say where to: the answer goes where the request came from (RFC 4475 section 3.1.2.1).
+    for (from, to) in [("SIP/2.0/UDP 198", "SIP/2.0 198"), (";branch", ";;,;,,;branch")] {
+        let (to, reply) = lab.pass(UAC, &good.replace(from, to));
+        assert_eq!(to, addr(UAC));
+        assert!(reply.starts_with("SIP/2.0 400 Bad Via\r\n"), "{reply}");
     }
     // An answer is due, but the Via leads to the balancer itself, or to a name.
     let spent = good.replace("Max-Forwards: 70", "Max-Forwards: 0");
