@@ -65,7 +65,18 @@ impl Fleet {
                     out,
                 );
             }
-            _ => self.reply_once(now, key, message, &essentials, flow, 200, out),
+            Method::Invite
+            | Method::Register
+            | Method::Options
+            | Method::Info
+            | Method::Message
+            | Method::Notify
+            | Method::Prack
+            | Method::Publish
+            | Method::Refer
+            | Method::Subscribe
+            | Method::Update
+            | Method::Extension(_) => self.reply_once(now, key, message, &essentials, flow, 200, out),
         }
     }
 
