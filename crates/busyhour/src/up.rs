@@ -85,6 +85,7 @@ fn settings_of(config: &Config, advertise: IpAddr) -> Settings {
     Settings {
         domains,
         authenticate: config.proxy.authenticate.clone(),
+        digest: config.proxy.digest.clone(),
         proxy_record_route: config.proxy.record_route,
         balancer_record_route: config.balancer.record_route,
         path: config.balancer.path,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use busyhour_control::subscribers::{Domain, NumberRange, PasswordTemplate};
 use busyhour_lab::experiment::units::{duration, written};
 use busyhour_lab::input::quoted;
+use busyhour_sip::value::Algorithm;
 use toml::de::DeValue;
 
 use crate::mistake::Bad;
@@ -319,6 +320,26 @@ impl Kind for Method {
 
     fn shown(&self, value: &String) -> String {
         string(value)
+    }
+}
+
+/// An algorithm of digest authentication.
+pub(super) struct Digest;
+
+impl Kind for Digest {
+    type Value = Algorithm;
+
+    fn expected(&self) -> String {
+        "a digest algorithm, \"MD5\" or \"SHA-256\"".into()
+    }
+
+    fn of_text(&self, text: &str) -> Result<Algorithm, Bad> {
+        let known = Algorithm::ALL.into_iter().find(|a| a.as_str().eq_ignore_ascii_case(text));
+        known.ok_or_else(|| self.bad(quoted(text)))
+    }
+
+    fn shown(&self, value: &Algorithm) -> String {
+        string(value.as_str())
     }
 }
 

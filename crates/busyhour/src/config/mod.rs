@@ -14,10 +14,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use busyhour_control::subscribers::{Domain, NumberRange, PasswordTemplate};
+use busyhour_sip::value::Algorithm;
 
 use self::kinds::{
-    Address, Count, Directory, DomainName, Kind as _, List, Method, Numbers, OptionalAddress, Size, Span,
-    Switch, Template,
+    Address, Count, Digest, Directory, DomainName, Kind as _, List, Method, Numbers, OptionalAddress, Size,
+    Span, Switch, Template,
 };
 #[cfg(test)]
 use self::reader::Origin;
@@ -73,6 +74,8 @@ pub(crate) struct ProxyConfig {
     pub(crate) record_route: bool,
     /// The methods that are challenged (`authenticate`); none when it is empty.
     pub(crate) authenticate: Vec<String>,
+    /// The digest algorithms that are offered and accepted, most preferred first (`digest`, RFC 8760).
+    pub(crate) digest: Vec<Algorithm>,
     /// Where requests go that are for nobody here and name no address (`next_hop`).
     pub(crate) next_hop: Option<SocketAddr>,
     /// How long an INVITE may ring (`timer_c`, RFC 3261 section 16.6).
@@ -167,10 +170,12 @@ fn read_proxy(reader: &mut Reader<'_>) -> ProxyConfig {
     const HOUR: Duration = Duration::from_secs(3600);
     const DAY: Duration = Duration::from_secs(86_400);
     let methods = List { of: Method, min: 0, max: 32 };
+    let digests = List { of: Digest, min: 1, max: 2 };
     let expires = |example| Span { min: SECOND, max: 30 * DAY, example };
     ProxyConfig {
         record_route: reader.take("proxy.record_route", &Switch, true),
         authenticate: reader.take("proxy.authenticate", &methods, vec!["REGISTER".into(), "INVITE".into()]),
+        digest: reader.take("proxy.digest", &digests, vec![Algorithm::Md5, Algorithm::Sha256]),
         next_hop: reader.take("proxy.next_hop", &OptionalAddress, None),
         timer_c: reader.take(
             "proxy.timer_c",

@@ -46,6 +46,7 @@ fn every_key_can_stand_in_the_file() {
         [proxy]
         record_route = false
         authenticate = []
+        digest = "sha-256"
         timer_c = "4m"
         transactions_max = 5
         nonce_lifetime = "1h"
@@ -72,6 +73,7 @@ fn every_key_can_stand_in_the_file() {
         proxy: ProxyConfig {
             record_route: false,
             authenticate: Vec::new(),
+            digest: vec![Algorithm::Sha256],
             next_hop: Some("127.0.1.11:5060".parse().unwrap()),
             timer_c: minutes(4),
             transactions_max: 5,
@@ -191,6 +193,10 @@ fn wrong_values_name_file_line_key_expected_and_found() {
         (
             "proxy.authenticate = [\"INVITE\", \"register\"]",
             "busyhour.toml:1:33: proxy.authenticate: expected a SIP method in capitals, such as \"INVITE\", found \"register\"",
+        ),
+        (
+            "proxy.digest = [\"MD5\", \"SHA-1\"]",
+            "busyhour.toml:1:24: proxy.digest: expected a digest algorithm, \"MD5\" or \"SHA-256\", found \"SHA-1\"",
         ),
         (
             "proxy.authenticate = \"CANCEL\"",
