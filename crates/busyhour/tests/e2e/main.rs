@@ -5,9 +5,11 @@
 //! none of them would. All runs are bounded in calls and time.
 
 mod calls;
+mod operation;
 mod place;
 mod registration;
 mod sipp;
 mod tool;
+mod torture;
 mod up;
 mod wire;

@@ -51,10 +51,16 @@ fn sha256_is_offered_beside_md5_and_good_at_every_proxy() {
     // The nonce of one proxy is good at the other, and at each when asked directly.
     for number in [1, 2] {
         let given = sha256_credentials(offer, "0001", "pw0001", "REGISTER", uri);
-        let register = phone.register("0001", "sha", 3 + u32::from(number), &format!("Authorization: {given}\r\n"));
+        let register =
+            phone.register("0001", "sha", 3 + u32::from(number), &format!("Authorization: {given}\r\n"));
         let answer = phone.ask(up.proxy(number), &register);
         assert_eq!(answer.status(), Some(200), "{}", answer.0);
-        assert_eq!(answer.headers("Contact").len(), 1, "a REGISTER handled by one proxy is seen by all: {}", answer.0);
+        assert_eq!(
+            answer.headers("Contact").len(),
+            1,
+            "a REGISTER handled by one proxy is seen by all: {}",
+            answer.0
+        );
     }
     // Who they say they are in To is who they must be.
     let given = sha256_credentials(offer, "0001", "pw0001", "REGISTER", uri);
@@ -81,7 +87,8 @@ fn a_subscriber_who_is_added_while_it_runs_can_register_and_one_who_is_removed_c
     let data = up.server.data();
     let data = data.to_str().expect("UTF-8");
     let user = |line: &[&str]| {
-        let output = busyhour(&[&["user"], line, &["--data", data, "--domain", "test.example"]].concat(), None);
+        let output =
+            busyhour(&[&["user"], line, &["--data", data, "--domain", "test.example"]].concat(), None);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     };
     user(&["add", "alice", "--password", "wonder land"]);
@@ -106,7 +113,8 @@ fn bindings(answer: &crate::wire::Heard) -> Vec<String> {
 fn bindings_follow_section_10_3() {
     let up = Up::start(&["--set", "proxy.authenticate=", "--set", "proxy.min_expires=60s"]);
     let phone = Phone::at(socket(5060));
-    let ask = |call_id: &str, cseq, more: &str| phone.ask(up.balancer, &phone.register("u", call_id, cseq, more));
+    let ask =
+        |call_id: &str, cseq, more: &str| phone.ask(up.balancer, &phone.register("u", call_id, cseq, more));
 
     let none = ask("a", 1, "");
     assert_eq!((none.status(), bindings(&none)), (Some(200), vec![]), "{}", none.0);
@@ -114,23 +122,36 @@ fn bindings_follow_section_10_3() {
     let several = "Contact: <sip:u@192.0.2.1>;q=0.5, <sip:u@192.0.2.2>;expires=120\r\nm: sip:u@192.0.2.3\r\nExpires: 300\r\n";
     let stored = ask("a", 2, several);
     let three = ["<sip:u@192.0.2.1>", "<sip:u@192.0.2.2>", "<sip:u@192.0.2.3>"];
-    assert_eq!((stored.status(), bindings(&stored)), (Some(200), three.map(String::from).to_vec()), "{}", stored.0);
+    assert_eq!(
+        (stored.status(), bindings(&stored)),
+        (Some(200), three.map(String::from).to_vec()),
+        "{}",
+        stored.0
+    );
     let expiry = |host: &str| {
-        let line = stored.headers("Contact").into_iter().find(|c| c.contains(host)).expect("listed").to_owned();
+        let line =
+            stored.headers("Contact").into_iter().find(|c| c.contains(host)).expect("listed").to_owned();
         let digits = line.split_once("expires=").expect("an expiration").1;
         digits.split(';').next().expect("one").parse::<u32>().expect("a number")
     };
-    assert!((110..=120).contains(&expiry("192.0.2.2")) && (290..=300).contains(&expiry("192.0.2.1")), "{}", stored.0);
+    assert!(
+        (110..=120).contains(&expiry("192.0.2.2")) && (290..=300).contains(&expiry("192.0.2.1")),
+        "{}",
+        stored.0
+    );
 
     let brief = ask("a", 3, "Contact: <sip:u@192.0.2.4>;expires=10\r\n");
     assert_eq!((brief.status(), brief.header("Min-Expires")), (Some(423), Some("60")), "{}", brief.0);
 
     // Only what comes later in the same Call-ID counts; a retransmission is answered as before.
-    let old = ask("a", 2, "Contact: <sip:u@192.0.2.1>;expires=0\r\nVia: SIP/2.0/UDP other;branch=z9hG4bKother\r\n");
+    let old =
+        ask("a", 2, "Contact: <sip:u@192.0.2.1>;expires=0\r\nVia: SIP/2.0/UDP other;branch=z9hG4bKother\r\n");
     assert_eq!(old.status(), Some(500), "{}", old.0);
     assert_eq!(ask("a", 2, several).status(), Some(200));
 
-    for wrong in ["Contact: *\r\n", "Contact: *\r\nExpires: 60\r\n", "Contact: *, <sip:u@192.0.2.1>\r\nExpires: 0\r\n"] {
+    for wrong in
+        ["Contact: *\r\n", "Contact: *\r\nExpires: 60\r\n", "Contact: *, <sip:u@192.0.2.1>\r\nExpires: 0\r\n"]
+    {
         assert_eq!(ask("a", 4, wrong).status(), Some(400), "{wrong}");
     }
     let one_less = ask("a", 5, "Contact: <sip:u@192.0.2.1>;expires=0\r\n");
@@ -141,7 +162,12 @@ fn bindings_follow_section_10_3() {
     assert_eq!((all_gone.status(), bindings(&all_gone)), (Some(200), vec![]), "{}", all_gone.0);
 
     let required = ask("c", 1, "Contact: <sip:u@192.0.2.1>\r\nRequire: gruu\r\n");
-    assert_eq!((required.status(), required.header("Unsupported")), (Some(420), Some("gruu")), "{}", required.0);
+    assert_eq!(
+        (required.status(), required.header("Unsupported")),
+        (Some(420), Some("gruu")),
+        "{}",
+        required.0
+    );
     up.stop();
 }
 

@@ -28,7 +28,8 @@ pub(crate) struct Sipp {
 impl Sipp {
     /// Runs `scenarios/NAME.xml` at the address `local`; what it sends first goes to `remote`.
     pub(crate) fn new(name: &str, local: SocketAddr, remote: SocketAddr) -> Self {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/scenarios").join(format!("{name}.xml"));
+        let file =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/scenarios").join(format!("{name}.xml"));
         let text = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
         let scenario = text.replace("@DOMAIN@", DOMAIN);
         Sipp { scenario, name: name.into(), local, remote, calls: 1, options: Vec::new(), table: None }
@@ -74,8 +75,22 @@ impl Sipp {
         let mut command = Command::new(crate::tool::find("sipp", "sip-tester").expect("looked for before"));
         command
             .arg(self.remote.to_string())
-            .args(["-sf", "scenario.xml", "-i", &self.local.ip().to_string(), "-p", &self.local.port().to_string()])
-            .args(["-mi", &self.local.ip().to_string(), "-m", &self.calls.to_string(), "-nostdin", "-skip_rlimit"])
+            .args([
+                "-sf",
+                "scenario.xml",
+                "-i",
+                &self.local.ip().to_string(),
+                "-p",
+                &self.local.port().to_string(),
+            ])
+            .args([
+                "-mi",
+                &self.local.ip().to_string(),
+                "-m",
+                &self.calls.to_string(),
+                "-nostdin",
+                "-skip_rlimit",
+            ])
             .args(["-timeout", &format!("{RUN_MAX_S}s"), "-timeout_error"])
             .args(["-trace_err", "-error_file", "errors", "-trace_msg", "-message_file", "messages"])
             .args(&self.options);
@@ -143,7 +158,8 @@ impl Running {
 
     /// What it had to say, for a failure.
     fn report(&self) -> String {
-        let part = |name: &str, lines| format!("\n--- {name} of {}\n{}", self.name, tail(&self.read(name), lines));
+        let part =
+            |name: &str, lines| format!("\n--- {name} of {}\n{}", self.name, tail(&self.read(name), lines));
         part("stderr", 20) + &part("errors", 60) + &part("messages", 120)
     }
 }

@@ -76,6 +76,12 @@ impl Server {
         kill_process(pid, Signal::INT).expect("it runs");
     }
 
+    /// Ends it without a chance to tidy up. Its directory stays.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("it runs");
+        self.wait();
+    }
+
     /// Waits for its end.
     #[track_caller]
     pub(crate) fn wait(&mut self) -> ExitStatus {
@@ -84,7 +90,13 @@ impl Server {
 
     /// Stops it and checks that it ends as it should: drained, with status 0 and without complaints.
     #[track_caller]
-    pub(crate) fn stop(mut self) {
+    pub(crate) fn stop(self) {
+        self.finish();
+    }
+
+    /// As [`Server::stop`]; returns what it said.
+    #[track_caller]
+    pub(crate) fn finish(mut self) -> String {
         assert!(self.is_running(), "busyhour has ended by itself: {}", tail(&self.stderr(), 20));
         self.interrupt();
         let status = self.wait();
@@ -92,6 +104,7 @@ impl Server {
         let stdout = self.stdout();
         assert!(stdout.lines().last().is_some_and(|l| l.starts_with("stopped: ")), "{stdout}");
         self.expect_quiet();
+        stdout
     }
 
     /// Standard error has no bug on it, and no flood. A few lines may be there: a machine can have small buffers.
@@ -99,7 +112,12 @@ impl Server {
     pub(crate) fn expect_quiet(&self) {
         let stderr = self.stderr();
         assert!(!stderr.contains("panicked") && !stderr.contains("ERROR"), "{}", tail(&stderr, 40));
-        assert!(stderr.lines().count() <= 10, "{} lines, the last:\n{}", stderr.lines().count(), tail(&stderr, 10));
+        assert!(
+            stderr.lines().count() <= 10,
+            "{} lines, the last:\n{}",
+            stderr.lines().count(),
+            tail(&stderr, 10)
+        );
     }
 }
 
