@@ -275,6 +275,10 @@ pub(crate) enum LabCommand {
         /// Print the call flow, message by message
         #[arg(long)]
         trace: bool,
+
+        /// Print the call flow of this call only: its short name in the call flow, such as c12, or a part of its Call-ID
+        #[arg(long, value_name = "CALL")]
+        call: Option<String>,
     },
 }
 

@@ -7,9 +7,11 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::anyhow;
 use busyhour_lab::Driver;
+use busyhour_lab::callflow::CallFlow;
 use busyhour_lab::experiment::{Experiment, Overrides};
 use busyhour_lab::live::{print_summary, wants_colour};
 use busyhour_lab::run::{self, Options};
+use busyhour_lab::swarm;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cli::{LabCommand, LabRunArgs};
@@ -20,7 +22,7 @@ pub(crate) fn run(command: LabCommand, out: &mut impl Write) -> Result<(), Failu
     match command {
         LabCommand::Run(args) => run_experiment(&args, out),
         LabCommand::List => list(out),
-        LabCommand::Sim { seed, trace } => Err(Failure::Run(anyhow!("not built yet: {seed} {trace}"))),
+        LabCommand::Sim { seed, trace, call } => simulate(seed, trace, call.as_deref(), out),
     }
 }
 
@@ -44,6 +46,21 @@ fn run_experiment(args: &LabRunArgs, out: &mut impl Write) -> Result<(), Failure
     print_summary(&report, out, wants_colour(&std::io::stdout())).map_err(Failure::of_output)?;
     writeln!(out, "report: {}", page.display()).map_err(Failure::of_output)?;
     if report.succeeded() { Ok(()) } else { Err(Failure::Verdict) }
+}
+
+/// Runs the scenario of a seed; with its call flow, of one call or of all.
+fn simulate(seed: u64, trace: bool, call: Option<&str>, out: &mut impl Write) -> Result<(), Failure> {
+    let stdout = || Box::new(std::io::BufWriter::new(std::io::stdout()));
+    let flow = match call {
+        Some(call) => Some(CallFlow::of_call(stdout(), call)),
+        None => trace.then(|| CallFlow::new(stdout())),
+    };
+    let result = swarm::run(seed, flow.clone());
+    if let Some(flow) = flow {
+        flow.finish().map_err(Failure::of_output)?;
+    }
+    let outcome = result.map_err(|failure| Failure::Run(failure.into()))?;
+    writeln!(out, "seed {seed}: {outcome}").map_err(Failure::of_output)
 }
 
 /// The experiments below `experiments/`, with their titles.
