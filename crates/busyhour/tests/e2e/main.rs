@@ -5,6 +5,8 @@
 //! none of them would. All runs are bounded in calls and time.
 
 mod calls;
+mod kamailio;
+mod membership;
 mod operation;
 mod place;
 mod registration;

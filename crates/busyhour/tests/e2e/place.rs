@@ -4,6 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::wire::Phone;
+
 /// An address of the loopback network that no other test has, of this process or of another: every port of it is free.
 pub(crate) fn address() -> IpAddr {
     static NEXT: AtomicU8 = AtomicU8::new(1);
@@ -37,6 +39,19 @@ pub(crate) fn is_bound(address: SocketAddr) -> bool {
     let SocketAddr::V4(v4) = address else { panic!("{address} is not IPv4") };
     let entry = format!(" {:08X}:{:04X} ", u32::from_le_bytes(v4.ip().octets()), v4.port());
     std::fs::read_to_string("/proc/net/udp").expect("the kernel lists its sockets").contains(&entry)
+}
+
+/// Waits until something answers an OPTIONS at the address; `check` is asked between the attempts.
+#[track_caller]
+pub(crate) fn wait_until_answered(address: SocketAddr, mut check: impl FnMut()) {
+    let phone = Phone::at(socket(5060));
+    let mut cseq = 0;
+    wait_for(&format!("an answer of {address}"), Duration::from_secs(30), || {
+        check();
+        cseq += 1;
+        phone.send(address, phone.request("OPTIONS", &format!("sip:{address}"), "ready", cseq, ""));
+        phone.hear(Duration::from_millis(100)).map(drop)
+    });
 }
 
 /// The last lines of a text, for messages.
