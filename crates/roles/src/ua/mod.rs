@@ -10,6 +10,8 @@ mod config;
 mod plan;
 mod record;
 mod register;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use std::collections::VecDeque;
