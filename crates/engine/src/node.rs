@@ -84,7 +84,10 @@ pub enum Input<'a, C> {
 pub fn pump<N: Node>(node: &mut N, now: Instant, input: Input<'_, N::Command>, out: &mut impl Sink) {
     if node.next_deadline().is_some_and(|at| at <= now) {
         node.handle_timeout(now, out);
-        assert!(node.next_deadline().is_none_or(|at| at > now), "a deadline is left behind after handle_timeout({now:?})");
+        assert!(
+            node.next_deadline().is_none_or(|at| at > now),
+            "a deadline is left behind after handle_timeout({now:?})"
+        );
     }
     match input {
         Input::Message(message) => node.handle_message(now, message, out),

@@ -80,7 +80,14 @@ impl<T> Wheel<T> {
     pub fn insert(&mut self, at: Instant, value: T) -> TimerId {
         let deadline = at.as_nanos().div_ceil(TICK_NANOS).max(self.tick + 1);
         let index = if self.free == NONE {
-            self.entries.push(Entry { value: None, deadline, next: NONE, prev: NONE, slot: 0, generation: 0 });
+            self.entries.push(Entry {
+                value: None,
+                deadline,
+                next: NONE,
+                prev: NONE,
+                slot: 0,
+                generation: 0,
+            });
             u32::try_from(self.entries.len() - 1).expect("fewer than 2^32 timers")
         } else {
             let index = self.free;

@@ -7,8 +7,8 @@ use busyhour_engine::{Flow, Sink};
 use busyhour_sip::value::{NameAddr, Via};
 use busyhour_sip::{Defect, HeaderName, MESSAGE_BYTES_MAX, Message, Method, Reply, Writer};
 
-use crate::address::is_sendable;
 use super::{Answered, Balancer, Drop, Refusal};
+use crate::address::is_sendable;
 
 /// What a response says; [`Answered`] with what it needs for that.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -7,10 +7,10 @@ use busyhour_engine::{Flow, Sink};
 use busyhour_sip::value::{NameAddr, Scheme, SipUri, Uri, Via, delta_seconds};
 use busyhour_sip::{Defect, Edits, HeaderName, Message, Method, Writer};
 
-use crate::address::is_sendable;
 use super::reply::{Answer, tag_of};
 use super::table::{Owners, Place};
 use super::{Answered, Balancer, Drop, PathPolicy, Refusal};
+use crate::address::is_sendable;
 
 /// The most Route values of its own that the balancer takes off one request. Two in a row are normal, where a proxy
 /// between them did not put itself into the route; what is left over makes the request come back once more.

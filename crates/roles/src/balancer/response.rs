@@ -4,8 +4,8 @@ use busyhour_engine::{Flow, Sink};
 use busyhour_sip::value::{Via, split_list};
 use busyhour_sip::{Edits, HeaderName, Message};
 
-use crate::address::is_sendable;
 use super::{Balancer, Drop};
+use crate::address::is_sendable;
 
 impl Balancer {
     pub(super) fn handle_response(&mut self, m: &Message<'_>, flow: Flow, out: &mut impl Sink) {

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use arrayvec::ArrayVec;
 use busyhour_policy::dispatch::{Candidate, select};
 
-use crate::address::is_sendable;
+use super::address_text;
 use super::membership::{EPOCHS_MAX, Limits, Member, Membership, Refused};
 use super::stats::MemberStats;
-use super::address_text;
+use crate::address::is_sendable;
 
 /// The members that may have a call's transactions, those of the earliest epoch first, as indices into the table.
 pub(super) type Owners = ArrayVec<u16, { EPOCHS_MAX + 1 }>;
