@@ -59,18 +59,8 @@ fn report_of(recorder: Recorder) -> Report {
             notes: vec![("Proxies".to_owned(), "2".to_owned())],
         },
         verdicts: vec![
-            verdict(
-                &"srd.p99 < 1 s".to_owned(),
-                &"below 1 s".to_owned(),
-                &"20.0 ms".to_owned(),
-                Judgement::Pass,
-            ),
-            verdict(
-                &"ser >= 0.99".to_owned(),
-                &"at least 99 %".to_owned(),
-                &"90 %".to_owned(),
-                Judgement::Fail,
-            ),
+            verdict("srd.p99 < 1 s", "below 1 s", "20.0 ms", Judgement::Pass),
+            verdict("ser >= 0.99", "at least 99 %", "90 %", Judgement::Fail),
         ],
         attribution: vec!["Data by somebody.".to_owned()],
         validity: recorder.validity(),
@@ -215,7 +205,7 @@ fn the_page_escapes_everything() {
     report.environment.kernel = EVIL.to_owned();
     report.environment.busyhour = EVIL.to_owned();
     report.environment.notes = vec![(EVIL.to_owned(), EVIL.to_owned())];
-    report.verdicts[0] = verdict(&EVIL.to_owned(), &EVIL.to_owned(), &EVIL.to_owned(), Judgement::Pass);
+    report.verdicts[0] = verdict(EVIL, EVIL, EVIL, Judgement::Pass);
     report.validity = Validity::Valid.with(Reason::Other(EVIL.to_owned()));
     let page = page_without_library(&report);
     assert!(
