@@ -128,9 +128,9 @@ mod tests {
         members.add_ready("old", old).unwrap();
         members.add_ready("new", new).unwrap();
         members.change(&Change::Remove("old".into())).unwrap();
-        let trusts = |command| match command {
-            proxy::Command::Members { trusted, .. } => [trusted.contains(&old), trusted.contains(&new)],
-            other => panic!("{other:?}"),
+        let trusts = |command| {
+            let proxy::Command::Members { trusted, .. } = command else { panic!("{command:?}") };
+            [trusted.contains(&old), trusted.contains(&new)]
         };
         assert_eq!(trusts(members.ahead_for_proxies()), [true, true]);
         assert_eq!(trusts(members.for_proxies()), [false, true]);
