@@ -1,6 +1,6 @@
 //! Runs an experiment: registers the phones, drives the load, takes the samples, and judges.
 //!
-//! The same steps are taken on sockets and in the simulator; only the [`World`] differs. Calls are planned a little
+//! The same steps are taken on sockets and in the simulator; only the world differs. Calls are planned a little
 //! ahead and start by the fleet's own timers, so a runner that is late delays nothing.
 
 mod fleet;
