@@ -11,7 +11,7 @@ use crate::transactions::{ClientId, ServerId, client_key, server_key};
 
 use super::answer::Answer;
 use super::context::{BRANCH_LEN, Best, Branch, BranchId, Context, Forward};
-use super::route::{Routing, is_loose, push_record_route};
+use super::route::{COOKIE_PARAM, Routing, is_loose, push_record_route, spiral_pass};
 use super::targets::{Later, Target, Targets};
 use super::{Drop, Incoming, Proxy};
 
@@ -197,7 +197,13 @@ impl Proxy {
         let address_len =
             Writer::new(&mut address).put_addr(self.config.address).finish().expect("an address fits");
         let address = &address[..address_len];
-        edits.push_via(&[b"SIP/2.0/UDP ", address, b";branch=", branch]);
+        if original.granted && target.next_hop == self.config.address {
+            let pass = spiral_pass(self.key, essentials, target.uri.unwrap_or(routing.uri));
+            let cookie = COOKIE_PARAM.as_bytes();
+            edits.push_via(&[b"SIP/2.0/UDP ", address, b";branch=", branch, b";", cookie, b"=", &pass]);
+        } else {
+            edits.push_via(&[b"SIP/2.0/UDP ", address, b";branch=", branch]);
+        }
         routing.apply(edits);
         if let Some(uri) = target.uri {
             edits.set_request_uri(uri);

@@ -6,6 +6,7 @@ use busyhour_engine::{Flow, Instant, Sink};
 use busyhour_sip::value::{Host, NameAddr, Param, Scheme, SipUri, Uri, Via, unescape};
 use busyhour_sip::{Defect, Edits, Essentials, HeaderName, Message, Method, Reply};
 
+use crate::address::is_sendable;
 use crate::auth::{Kind, Verdict};
 use crate::registrar;
 use crate::transactions::{ServerId, server_key};
@@ -13,7 +14,7 @@ use crate::transactions::{ServerId, server_key};
 use super::answer::{Answer, reply_flow, room, send};
 use super::context::{BranchId, Context};
 use super::forward::Original;
-use super::route::Routing;
+use super::route::{COOKIE_PARAM, Routing, spiral_pass};
 use super::targets::{Targets, hop, hop_of_binding};
 use super::{Drop, Incoming, Proxy};
 
@@ -156,6 +157,9 @@ impl Proxy {
         if routing.in_dialog || !self.needs_credentials(method) {
             return Ok(routing.in_dialog);
         }
+        if self.has_pass(r) {
+            return Ok(true);
+        }
         let user = self.authenticate(now, r, Kind::Proxy)?;
         // Who calls with our name in From must be who they say.
         match r.essentials.from.parse_uri() {
@@ -164,6 +168,13 @@ impl Proxy {
             }
             Ok(_) | Err(_) => Ok(true),
         }
+    }
+
+    /// Whether this is a spiral of a request whose sender was known: the Via of that time says so.
+    fn has_pass(&self, r: &Incoming<'_, '_>) -> bool {
+        let pass = spiral_pass(self.key, &r.essentials, r.message.request_uri());
+        let vias = r.message.elements(HeaderName::Via).filter_map(|e| Via::parse(e.text).ok());
+        vias.filter_map(|via| via.params.value(COOKIE_PARAM)).any(|value| value == pass)
     }
 
     fn needs_credentials(&self, method: Method<'_>) -> bool {
@@ -275,10 +286,15 @@ impl Proxy {
         let mut seen = false;
         self.location.lookup(now, &aor, &mut |contact| {
             seen = true;
-            if let Ok(Uri::Sip(uri)) = Uri::parse(contact.uri)
-                && let Some(next_hop) = hop_of_binding(contact.path, &uri, local)
-            {
-                targets.push(contact.q, contact.uri, &uri, contact.path, next_hop);
+            let Ok(Uri::Sip(uri)) = Uri::parse(contact.uri) else { return };
+            // A contact in a domain of ours is a user here, to whom calls are forwarded: the request comes back to this
+            // proxy (a spiral, section 16.3), whatever way the registration has come.
+            let (path, next_hop) = match self.config.is_own(&uri).then_some(self.config.address) {
+                Some(own) if is_sendable(own, local) => (&b""[..], Some(own)),
+                Some(_) | None => (contact.path, hop_of_binding(contact.path, &uri, local)),
+            };
+            if let Some(next_hop) = next_hop {
+                targets.push(contact.q, contact.uri, &uri, path, next_hop);
             }
         });
         match (targets.is_empty(), seen) {

@@ -6,8 +6,8 @@ use busyhour_sip::{Edits, Element, Essentials, HeaderName, Message};
 
 use super::Config;
 
-/// The parameter of a Record-Route of ours that holds the cookie.
-const COOKIE_PARAM: &str = "bh";
+/// The parameter that holds a cookie of ours, in a Record-Route and in a Via.
+pub(super) const COOKIE_PARAM: &str = "bh";
 
 /// What the Route headers of a request say, after those that name this proxy are taken away.
 #[derive(Copy, Clone, Debug)]
@@ -123,6 +123,21 @@ impl Cookies {
 
 fn cookie(key: HashSeed, call_id: &[u8], granting: bool) -> [u8; 16] {
     super::hex(key.hash(&[if granting { b"dialog" } else { b"route" }, call_id]))
+}
+
+/// What a Via of ours says when the request comes back to a proxy of the cluster and its sender was known: a MAC of the
+/// request and of the URI that it goes to. Credentials have been taken out by then (RFC 3261 section 22.3), and whoever
+/// sees the Via further on can use it for nothing but the same request to the same URI.
+pub(super) fn spiral_pass(key: HashSeed, e: &Essentials<'_>, uri: &[u8]) -> [u8; 16] {
+    let tag = e.from.tag().unwrap_or(b"");
+    super::hex(key.hash(&[
+        b"spiral",
+        e.call_id,
+        tag,
+        &e.cseq.number.to_be_bytes(),
+        e.cseq.method.as_bytes(),
+        uri,
+    ]))
 }
 
 /// Puts in the Record-Route of ours.

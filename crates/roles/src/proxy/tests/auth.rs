@@ -190,3 +190,26 @@ fn other_methods_are_proxied_without_credentials_unless_listed() {
     }
     assert_eq!(closed.pass(UAC, &Request::invite().text()).to, addr(BOB));
 }
+
+/// RFC 3261 section 16.3: a contact in our own domain brings the request back. Its credentials stayed here the first time,
+/// so the Via of that time speaks for it, but only for this request and this URI.
+#[test]
+fn a_spiral_is_not_challenged_again() {
+    let mut config = config();
+    config.authenticate = vec!["INVITE".to_owned()];
+    let forwarded = ("erin", "sip:bob@example.com", 1000, "<sip:192.0.2.1:5060;lr>");
+    let mut lab = Lab::new(config, &[BOB_BOUND, forwarded]);
+    let invite = || Request::new("INVITE", "sip:erin@example.com");
+    let challenge = lab.answer(UAC, &invite().text(), 407).text;
+    let given = credentials(&challenge, 0, "alice", "INVITE", "sip:erin@example.com");
+    let back = lab.pass(UAC, &invite().header(&format!("Proxy-Authorization: {given}")).text());
+    assert_eq!(back.to, addr(PROXY), "{}", back.text);
+    assert!(back.text.starts_with("INVITE sip:bob@example.com SIP/2.0\r\n"), "{}", back.text);
+    let elsewhere = back.text.replace("INVITE sip:bob@", "INVITE sip:erin@").replace("z9hG4bK", "z9hG4bKx");
+    lab.answer(PROXY, &elsewhere, 407);
+    let on = lab.pass(PROXY, &back.text);
+    assert_eq!(on.to, addr(BOB), "{}", on.text);
+    // The answer takes the whole way back.
+    let busy = lab.receive(BOB, &reply(&on.text, 486, "b"));
+    assert!(busy.iter().any(|o| o.to == addr(PROXY) && o.status() == 486), "{busy:?}");
+}
