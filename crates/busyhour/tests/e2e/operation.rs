@@ -159,3 +159,26 @@ fn subscribers_survive_a_cluster_that_is_killed() {
     next.wait_until_said("once more to stop at once");
     next.stop();
 }
+
+#[test]
+fn a_cluster_can_live_on_ipv6() {
+    let listen = "[::1]:0";
+    let arguments =
+        ["up", "--listen", listen, "--data", "DATA", "--domain", DOMAIN, "--set", "proxy.authenticate="];
+    let mut server = crate::up::Server::start(&arguments);
+    server.wait_until_said("once more to stop at once");
+    let stdout = server.stdout();
+    let after = stdout.split("balancer-1   udp ").nth(1).expect("where the balancer listens");
+    let balancer: SocketAddr =
+        after.split_whitespace().next().expect("an address").parse().expect("an address");
+    let any = listen.parse().expect("an address");
+    let (caller, callee) = (Phone::at(any), Phone::at(any));
+    let contact = format!("Contact: <sip:u@{}>\r\n", callee.address);
+    let stored = callee.ask(balancer, &callee.register("u", "six", 1, &contact));
+    assert_eq!(stored.status(), Some(200), "{}", stored.0);
+    caller.send(balancer, caller.request("MESSAGE", "sip:u@test.example", "to-six", 1, ""));
+    let heard = callee.hear_that("MESSAGE", |h| h.method() == Some("MESSAGE"));
+    callee.reply(balancer, &heard, 200, "");
+    caller.hear_that("200", |h| h.status() == Some(200));
+    server.stop();
+}
