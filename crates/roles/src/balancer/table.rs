@@ -136,8 +136,12 @@ impl Table {
         let mut owners = Owners::new();
         for ring in &self.rings {
             if let Some(index) = ring.owner(key) {
-                // An owner that comes back stands in its latest place: it takes what nobody before it claims.
-                owners.retain(|&mut other| other != index);
+                // An owner that comes back is asked in both places. Messages that were sent under different tables then ask
+                // in the same order, one list being the start of the other: asked in opposite orders, two proxies could
+                // each pass on what the other has not seen yet, and both would take the call.
+                if owners.last() == Some(&index) {
+                    continue;
+                }
                 owners.push(index);
             }
         }
