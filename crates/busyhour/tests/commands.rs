@@ -114,7 +114,7 @@ fn looking_for_users_creates_nothing() {
     assert_eq!(status, 1);
     assert_eq!(
         error,
-        "error: there are no subscribers in typo yet: add one with \"busyhour user add\", or name another data directory with --data\n"
+        "error: there are no subscribers in typo yet: add one with `busyhour user add`, or name another data directory with --data\n"
     );
     assert!(!dir.path().join("typo").exists());
 }
