@@ -96,6 +96,14 @@ impl CallFlow {
         self.0.borrow_mut().note(at, text);
     }
 
+    /// Something happened outside of it that concerns one call, nobody knows which: not written when only one is asked for.
+    pub fn note_of_some_call(&self, at: Instant, text: &str) {
+        let mut writer = self.0.borrow_mut();
+        if writer.only.is_none() {
+            writer.note(at, text);
+        }
+    }
+
     /// Writes out what is still kept.
     ///
     /// # Errors

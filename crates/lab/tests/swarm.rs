@@ -1,4 +1,4 @@
-//! Some hundred random clusters under random faults: see `busyhour_lab::swarm`.
+//! 500 random clusters under random faults: see `busyhour_lab::swarm`.
 //!
 //! `BUSYHOUR_SWARM_SEEDS` says how many, `BUSYHOUR_SWARM_FROM` with which seed to begin.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
@@ -45,7 +45,7 @@ fn run_all(seeds: std::ops::Range<u64>) -> (Vec<(u64, Outcome)>, Vec<Failure>) {
 #[test]
 fn random_clusters_are_safe_and_recover() {
     let from = number("BUSYHOUR_SWARM_FROM", 0);
-    let count = number("BUSYHOUR_SWARM_SEEDS", 300);
+    let count = number("BUSYHOUR_SWARM_SEEDS", 500);
     let (outcomes, failures) = run_all(from..from + count);
     for failure in &failures {
         eprintln!("{failure}\n");

@@ -138,7 +138,7 @@ pub fn draw(seed: u64) -> Scenario {
     let fleets: Vec<FleetPlan> = (0..1 + rng.below(3)).map(|_| some_fleet(&mut rng)).collect();
     let homes: Vec<Vec<usize>> = (0..2 + rng.below(11)).map(|_| some_home(&mut rng, fleets.len())).collect();
     let span = Duration::from_secs(5 + rng.below(25));
-    let calls_max = if weather == Weather::Calm { 60 } else { 110 };
+    let calls_max = if weather == Weather::Calm { 150 } else { 400 };
     let count = 10 + rng.below(calls_max);
     let calls = some_calls(&mut rng, &homes, span, count);
     let (steps, proxies_max) = some_steps(&mut rng, proxies, span);
@@ -167,7 +167,7 @@ pub fn draw(seed: u64) -> Scenario {
         heal_at: Instant::EPOCH + REGISTERED + span + secs(15 + rng.below(60)),
     };
     if weather == Weather::Storm {
-        for _ in 0..1 + rng.below(5) {
+        for _ in 0..1 + rng.below(8) {
             let at = Instant::EPOCH + rng.between(secs(1), REGISTERED + span);
             let upset = scenario.some_upset(&mut rng);
             scenario.upsets.push((at, upset));

@@ -29,8 +29,6 @@ const REQUESTS_MAX: u32 = 11;
 const RESPONSES_MAX: u32 = 11;
 /// Who goes on so soon after it forwarded an INVITE has forgotten nothing.
 const STALL_HARMLESS: Duration = Duration::from_secs(10);
-/// How long what waited at a node that stood still is being worked off and passed on.
-const STALL_AFTERMATH: Duration = Duration::from_secs(1);
 /// Violations that are kept; one is enough to fail.
 const VIOLATIONS_MAX: usize = 8;
 
@@ -127,12 +125,6 @@ impl Wire {
         has_crashed || self.stalled.get(&address).is_some_and(|&until| until > at + STALL_HARMLESS)
     }
 
-    /// Whether a node has just come out of a stall. What waited there names owners by a table long past; if a call's owner
-    /// has gone away and come back meanwhile, two owners can ask each other in opposite order, and both take it.
-    fn has_just_stalled(&self, address: SocketAddr, now: Instant) -> bool {
-        self.stalled.get(&address).is_some_and(|&until| until + STALL_AFTERMATH > now)
-    }
-
     /// Something happened.
     pub(super) fn see(&mut self, at: Instant, what: Happening<'_>) {
         let (datagram, sent) = match what {
@@ -200,7 +192,6 @@ impl Wire {
         if let Some((other, at)) = before
             && other != proxy
             && !self.may_have_forgotten(other, at)
-            && ![other, proxy].iter().any(|end| self.has_just_stalled(*end, seen.at))
         {
             self.violate_seen(
                 seen,
@@ -259,7 +250,9 @@ impl Wire {
         let count = self.responses_sent.entry(key).or_default();
         *count += 1;
         let count = *count;
-        if count > received + from_below + RESPONSES_MAX {
+        // A transaction that has timed out during a stall begins anew with what waited.
+        let times = if self.stalled.contains_key(&from) { 2 } else { 1 };
+        if count > received + from_below + times * RESPONSES_MAX {
             self.violate_seen(
                 seen,
                 format!("{from} sent the same response {count} times, and was asked {received} times"),

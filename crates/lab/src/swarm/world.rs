@@ -379,12 +379,13 @@ impl World {
             (Who::Fleet(n), RoleEvent::Fleet(ua::Event::Call(record))) => {
                 let patience = self.scenario.fleets[n].patience;
                 self.tally.ended(n, &record, patience);
-                self.note(&format!(
-                    "{} tells: {:?}, call planned for {:?}",
-                    name_of(who),
-                    record.outcome,
-                    record.plan.at
-                ));
+                if let Some(flow) = &self.flow {
+                    let (name, plan) = (name_of(who), record.plan);
+                    let parties = format!("{:04} to {:04}", plan.caller, plan.callee);
+                    let text =
+                        format!("{name} tells: {parties}, planned for {:?}: {:?}", plan.at, record.outcome);
+                    flow.note_of_some_call(self.sim.now(), &text);
+                }
             }
             (Who::Fleet(n), RoleEvent::Fleet(ua::Event::Answered { call })) => self.tally.answered(n, call),
             (Who::Fleet(_), RoleEvent::Fleet(ua::Event::Register(_) | ua::Event::Report(_))) => {}
