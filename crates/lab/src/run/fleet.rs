@@ -1,12 +1,13 @@
 //! The phones of an experiment.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use busyhour_control::cluster::{Directory, Settings};
 use busyhour_roles::{registrar, transactions, ua};
 use busyhour_sip::value::Ha1;
 
-use crate::experiment::Experiment;
+use crate::experiment::{Call, Experiment};
 
 /// The domain of every experiment.
 pub(super) const DOMAIN: &str = "lab.busyhour.example";
@@ -46,6 +47,14 @@ pub(super) fn directory(users: &[ua::User]) -> Directory {
     Directory::of(users.iter().map(|u| (u.name.clone(), u.ha1)))
 }
 
+/// The longest that a call is reckoned to last; of exponential ones, one in three thousand lasts longer.
+pub(super) fn longest(call: &Call) -> Duration {
+    call.answer_delay + call.ring + call.hold * 8
+}
+
+/// Timers B and F, and a little: how long a transaction without an answer may take.
+pub(super) const TRANSACTION_MAX: Duration = Duration::from_secs(33);
+
 /// The fleet: all phones behind one address.
 pub(super) fn config(
     experiment: &Experiment,
@@ -69,6 +78,7 @@ pub(super) fn config(
             busy_share: 0.0,
         },
         patience: call.patience,
+        bye_within: longest(call) + 2 * TRANSACTION_MAX,
         // A call is there twice: at who makes it and at who answers it.
         calls_max: usize::try_from(2 * experiment.users.calls_max()).unwrap_or(usize::MAX),
         transactions: transactions::Config {

@@ -22,6 +22,7 @@ use crate::live::{Live, Phones};
 use crate::measure::{Reason, Recorder, RecorderConfig, Validity};
 use crate::report::{Environment, Report};
 
+use fleet::TRANSACTION_MAX;
 pub use world::RunError;
 use world::World;
 
@@ -33,8 +34,6 @@ const STEP: Duration = Duration::from_millis(250);
 const SAMPLE: Duration = Duration::from_secs(1);
 /// Between the last registration and the load.
 const SETTLE: Duration = Duration::from_secs(1);
-/// How long calls and registrations without an answer may take: Timers B and F, and a little.
-const TRANSACTION_MAX: Duration = Duration::from_secs(33);
 
 /// How a run is made.
 pub struct Options<'a> {
@@ -226,7 +225,7 @@ impl<'a> Run<'a> {
     /// Waits for calls that are still going on, as long as the longest can take, and ends the rest.
     fn let_calls_end(&mut self) -> Result<(), RunError> {
         let call = &self.experiment.call;
-        let patience = (call.hold * 8).max(call.hold + call.ring + call.answer_delay) + 2 * TRANSACTION_MAX;
+        let patience = fleet::longest(call) + 2 * TRANSACTION_MAX;
         let until = self.world.now() + patience;
         let mut live = self.live(&self.experiment.name, self.experiment.duration());
         while self.calls_ended < self.calls_planned && self.world.now() < until && !self.stopped() {

@@ -328,6 +328,7 @@ impl World {
             refresh_after: Some(Duration::from_secs(self.scenario.expires_s.into())),
             answer: plan.answer,
             patience: plan.patience,
+            bye_within: Duration::from_secs(600),
             calls_max: 10_000,
             transactions: transactions::Config {
                 timers: self.settings.timers,

@@ -160,6 +160,15 @@ impl Fleet {
         leg.answered_at = Some(now);
         let at = now + leg.interval;
         self.timers.insert(at, Timer::Repeat(id));
+        self.timers.insert(now + self.config.bye_within, Timer::Abandon(id));
+    }
+
+    /// The BYE of an answered call has not come.
+    pub(super) fn abandon(&mut self, id: LegId) {
+        if let Some(leg) = self.legs.remove(id) {
+            self.leg_index.remove(&leg.key);
+            self.abandoned += 1;
+        }
     }
 
     /// The 200 goes out again until its ACK comes (section 13.3.1.4); a call without one is given up after 64·T1.

@@ -36,6 +36,8 @@ pub struct Config {
     pub answer: Answering,
     /// How long a caller lets it ring before it sends CANCEL.
     pub patience: Duration,
+    /// How long an answered call is kept whose BYE does not come: it was lost, or its caller is gone.
+    pub bye_within: Duration,
     /// The most calls (made and answered) at once; more are not started, and told as such.
     pub calls_max: usize,
     /// Limits and timers of the transaction layer.

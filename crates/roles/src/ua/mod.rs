@@ -83,6 +83,8 @@ pub struct Stats {
     pub stray: u64,
     /// Answered calls whose ACK never came.
     pub unacknowledged: u64,
+    /// Answered calls whose BYE never came.
+    pub abandoned: u64,
     /// 200s sent again for want of an ACK.
     pub answer_retransmissions: u64,
     /// Calls that two phones answered.
@@ -111,6 +113,7 @@ enum Timer {
     Ring(LegId),
     Answer(LegId),
     Repeat(LegId),
+    Abandon(LegId),
     HangUp(CallId),
     Impatient(CallId),
     Register(u32, Instant),
@@ -134,6 +137,7 @@ pub struct Fleet {
     malformed: u64,
     stray: u64,
     unacknowledged: u64,
+    abandoned: u64,
     answer_retransmissions: u64,
     second_answers: u64,
     events: VecDeque<Event>,
@@ -161,6 +165,7 @@ impl Fleet {
             malformed: 0,
             stray: 0,
             unacknowledged: 0,
+            abandoned: 0,
             answer_retransmissions: 0,
             second_answers: 0,
             events: VecDeque::new(),
@@ -177,6 +182,7 @@ impl Fleet {
             malformed: self.malformed,
             stray: self.stray,
             unacknowledged: self.unacknowledged,
+            abandoned: self.abandoned,
             answer_retransmissions: self.answer_retransmissions,
             second_answers: self.second_answers,
             live: self.transactions.len(),
@@ -229,6 +235,7 @@ impl Fleet {
             Timer::Ring(leg) => self.ring(now, leg, out),
             Timer::Answer(leg) => self.answer(now, leg, out),
             Timer::Repeat(leg) => self.repeat_answer(now, leg, out),
+            Timer::Abandon(leg) => self.abandon(leg),
             Timer::HangUp(call) => self.hang_up(now, call, out),
             Timer::Impatient(call) => self.impatient(now, call, out),
             Timer::Register(user, at) => self.register(now, user, at, out),

@@ -125,6 +125,18 @@ fn a_fleet_at_its_limit_is_busy() {
     assert_eq!(lab.stats().legs, 1);
 }
 
+/// A lost BYE must not take a line away for ever.
+#[test]
+fn a_call_whose_bye_never_comes_is_given_up() {
+    let mut lab = Lab::new(Config { bye_within: s(60), ..config() });
+    let answer = lab.receive(&request("INVITE", "1", "a", 1, "")).pop().expect("an answer");
+    lab.receive(&request("ACK", "1", "b", 1, tag(&answer)));
+    lab.wait(s(59));
+    assert_eq!((lab.stats().legs, lab.stats().abandoned), (1, 0));
+    lab.wait(s(2));
+    assert_eq!((lab.stats().legs, lab.stats().abandoned), (0, 1));
+}
+
 #[test]
 fn other_requests_are_answered_and_garbage_is_counted() {
     let mut lab = Lab::new(config());

@@ -40,6 +40,7 @@ pub(super) fn config() -> Config {
         refresh_after: None,
         answer: Answering::default(),
         patience: s(20),
+        bye_within: Duration::from_secs(3600),
         calls_max: 10,
         transactions: transactions::Config { timers: Timers::default(), servers_max: 100, clients_max: 100 },
         tell_answers: false,
