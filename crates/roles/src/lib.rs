@@ -4,6 +4,7 @@
 mod address;
 pub mod auth;
 pub mod balancer;
+mod dialog;
 pub mod location;
 pub mod proxy;
 pub mod registrar;

@@ -11,6 +11,7 @@ use super::reply::{Answer, tag_of};
 use super::table::{Owners, Place};
 use super::{Answered, Balancer, Drop, PathPolicy, Refusal};
 use crate::address::is_sendable;
+use crate::dialog::may_begin_dialog;
 
 /// The most Route values of its own that the balancer takes off one request. Two in a row are normal, where a proxy
 /// between them did not put itself into the route; what is left over makes the request come back once more.
@@ -236,7 +237,7 @@ impl Balancer {
         }
         edits.stamp_via(&plan.via, flow.peer);
         edits.set_number(HeaderName::MaxForwards, u64::from(plan.max_forwards));
-        if self.config.record_route && wants_record_route(m, method) {
+        if self.config.record_route && may_begin_dialog(method, tag_of(m, HeaderName::To).is_some()) {
             edits.push_record_route(&[&self.texts.route]);
         }
         if method == Method::Register && self.wants_path(m, &plan.hop) {
@@ -331,27 +332,6 @@ impl Next {
 
     fn as_slice(&self) -> &[u8] {
         &self.0
-    }
-}
-
-/// Whether a proxy that wants to stay in the way of dialogs puts itself into this request: INVITE and REFER that begin
-/// one (RFC 3261 section 16.6 step 4, RFC 3515), SUBSCRIBE and NOTIFY always (RFC 6665 section 4.3: a dialog may begin
-/// with a NOTIFY, whose To has a tag then).
-fn wants_record_route(m: &Message<'_>, method: Method<'_>) -> bool {
-    match method {
-        Method::Invite | Method::Refer => tag_of(m, HeaderName::To).is_none(),
-        Method::Subscribe | Method::Notify => true,
-        Method::Ack
-        | Method::Bye
-        | Method::Cancel
-        | Method::Register
-        | Method::Options
-        | Method::Info
-        | Method::Message
-        | Method::Prack
-        | Method::Publish
-        | Method::Update
-        | Method::Extension(_) => false,
     }
 }
 

@@ -7,6 +7,7 @@ use busyhour_engine::{Flow, Instant, Sink};
 use busyhour_sip::value::{Credentials, NameAddr, split_list};
 use busyhour_sip::{Edits, Essentials, HeaderName, Message, Method, Writer};
 
+use crate::dialog::may_begin_dialog;
 use crate::transactions::{ClientId, ServerId, client_key, server_key};
 
 use super::answer::Answer;
@@ -217,7 +218,7 @@ impl Proxy {
             edits.set_request_uri(strict.uri);
             edits.add_header(b"Route", &[b"<", routing.uri, b">"]);
         }
-        if self.config.record_route && creates_dialog(essentials) {
+        if self.config.record_route && may_begin_dialog(essentials.cseq.method, !essentials.is_initial()) {
             push_record_route(edits, address, self.key, essentials.call_id, original.granted);
         }
         let max_forwards = match essentials.max_forwards {
@@ -304,25 +305,4 @@ fn push_path(edits: &mut Edits<'_, '_>, target: Target<'_>) {
         edits.push_route(&[split_list(target.path).nth(index).expect("counted")]);
     }
     edits.add_header(b"Route", &[b"<", contact, b">"]);
-}
-
-/// Whether a proxy that wants to stay on the way of dialogs puts itself into this request: an INVITE or REFER that begins
-/// one (RFC 3261 section 16.6 step 4, RFC 3515 section 2.4.4), and every SUBSCRIBE and NOTIFY (RFC 6665 section 4.3: a
-/// NOTIFY that creates a dialog has a tag in To).
-fn creates_dialog(essentials: &Essentials<'_>) -> bool {
-    match essentials.cseq.method {
-        Method::Invite | Method::Refer => essentials.is_initial(),
-        Method::Subscribe | Method::Notify => true,
-        Method::Ack
-        | Method::Bye
-        | Method::Cancel
-        | Method::Register
-        | Method::Options
-        | Method::Info
-        | Method::Message
-        | Method::Prack
-        | Method::Publish
-        | Method::Update
-        | Method::Extension(_) => false,
-    }
 }
