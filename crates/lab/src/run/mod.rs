@@ -210,7 +210,8 @@ impl<'a> Run<'a> {
                 self.world.fault(fault.what)?;
             }
             if self.world.now() >= next_sample {
-                self.sample();
+                // The first one is the proxies' baseline, so it stands for the origin, however little later it was taken.
+                self.sample(if next_sample == origin { origin } else { self.world.now() });
                 next_sample += SAMPLE;
             }
             live.update(&self.snapshot());
@@ -237,7 +238,7 @@ impl<'a> Run<'a> {
         self.world.order(ua::Command::Stop)?;
         let last = self.world.now() + STEP;
         self.advance(last)?;
-        self.sample();
+        self.sample(self.world.now());
         Ok(())
     }
 
@@ -253,8 +254,8 @@ impl<'a> Run<'a> {
         })
     }
 
-    fn sample(&mut self) {
-        let now = self.world.now();
+    /// Takes the samples that stand for `now`.
+    fn sample(&mut self, now: Instant) {
         let proxies = self.world.proxies();
         self.recorder.record_proxies(now, &proxies);
         let generator = self.world.generator();
